@@ -15,7 +15,7 @@ use self::block::Block;
 use crate::cells_argument::{CellsArgument, ValuesArgument, report_packing};
 use crate::context::Context;
 use crate::error::{CliResult, exit};
-use crate::output::{Output, OutputArguments};
+use crate::output::{OutputArguments, OutputStream};
 use crate::progress::Meter;
 
 /// Arguments of `tet cat`.
@@ -73,9 +73,9 @@ struct Task<'a> {
 
 /// Encodes blocks of cells. Blocks arrive in row-major order over the selection.
 trait Render {
-    fn begin(&mut self, task: &Task<'_>, out: &mut Output) -> CliResult<()>;
-    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> CliResult<()>;
-    fn end(&mut self, task: &Task<'_>, out: &mut Output) -> CliResult<()>;
+    fn begin(&mut self, task: &Task<'_>, out: &mut OutputStream) -> CliResult<()>;
+    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut OutputStream) -> CliResult<()>;
+    fn end(&mut self, task: &Task<'_>, out: &mut OutputStream) -> CliResult<()>;
 }
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
@@ -115,7 +115,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let kind = if arguments.subject.values.stored { block::Validity::Stored } else { block::Validity::Model };
     let validity = arguments.validity.then_some(kind);
     let mut renderer = renderer(format, &task)?;
-    let mut output = Output::open(&arguments.output, &arguments.subject.source, context.cancel())?;
+    let mut output = OutputStream::open(&arguments.output, &arguments.subject.source, context.cancel())?;
     refuse_terminal(&output, format)?;
     let meter = Meter::new(!output.is_terminal());
     renderer.begin(&task, &mut output)?;
@@ -148,7 +148,7 @@ pub(crate) fn export(
 }
 
 /// Rejects binary output to a terminal.
-fn refuse_terminal(output: &Output, format: Format) -> CliResult<()> {
+fn refuse_terminal(output: &OutputStream, format: Format) -> CliResult<()> {
     if output.is_terminal() && matches!(format, Format::Raw | Format::Npy | Format::Arrow) {
         let error = Error::invalid("refusing to write binary data to the terminal");
         return Err(error.hint("redirect them, or write a file with `-o F`").into());

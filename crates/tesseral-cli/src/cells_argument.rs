@@ -12,7 +12,7 @@ use crate::text;
 
 /// The resolved cells.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct ResolvedCells {
     /// The array, reading the field.
     pub(crate) array: Array,
     /// The field, or a dimension as a field; the first one if no column was named.
@@ -25,7 +25,7 @@ pub(crate) struct Target {
     words: Vec<String>,
 }
 
-impl Target {
+impl ResolvedCells {
     /// Returns the selection of a dense array.
     pub(crate) fn selection(&self) -> CliResult<&Selection> {
         match &self.cells {
@@ -135,7 +135,7 @@ impl CellsArgument {
     }
 
     /// Resolves the array, the field and the cells.
-    pub(crate) fn resolve(&self, container: &Container) -> CliResult<Target> {
+    pub(crate) fn resolve(&self, container: &Container) -> CliResult<ResolvedCells> {
         let target = self.resolve_rows(container, false)?;
         match target.named {
             Some(_) => Ok(target),
@@ -144,7 +144,7 @@ impl CellsArgument {
     }
 
     /// As [`resolve`](Self::resolve); no field is required for a sparse array or for rows.
-    pub(crate) fn resolve_rows(&self, container: &Container, rows: bool) -> CliResult<Target> {
+    pub(crate) fn resolve_rows(&self, container: &Container, rows: bool) -> CliResult<ResolvedCells> {
         let (name, selections) = self.split(container);
         let (array, column) = match name {
             Some(name) => container.find(name)?,
@@ -162,7 +162,7 @@ impl CellsArgument {
     pub(crate) fn each(
         &self,
         container: &Container,
-        visit: &mut dyn FnMut(Target, bool) -> CliResult<()>,
+        visit: &mut dyn FnMut(ResolvedCells, bool) -> CliResult<()>,
     ) -> CliResult<()> {
         let (name, selections) = self.split(container);
         let mut fields = |array: Array, several: bool| {
@@ -190,7 +190,7 @@ impl CellsArgument {
     }
 }
 
-fn target(array: Array, named: Option<Column>, selections: &[String]) -> CliResult<Target> {
+fn target(array: Array, named: Option<Column>, selections: &[String]) -> CliResult<ResolvedCells> {
     let schema = array.schema();
     let field = match named {
         Some(Column::Dim(dim)) => dim_field(schema, usize::from(dim)),
@@ -202,7 +202,7 @@ fn target(array: Array, named: Option<Column>, selections: &[String]) -> CliResu
         _ => array,
     };
     let cells = array.target(selections.iter().map(String::as_str))?;
-    Ok(Target { array, field, named, cells, words: selections.to_vec() })
+    Ok(ResolvedCells { array, field, named, cells, words: selections.to_vec() })
 }
 
 /// Returns the only array.

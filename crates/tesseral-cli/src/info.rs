@@ -16,7 +16,7 @@ use tesseral_core::schema::VariableRole;
 
 use crate::context::Context;
 use crate::error::{CliResult, exit};
-use crate::messages::{self, Filter, MessageSource, each};
+use crate::messages::{self, MessageFilter, MessageSource, each};
 use crate::output;
 use crate::progress::Meter;
 
@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
     #[arg(short = 'p', long = "keys", value_name = "KEYS")]
     keys: Vec<String>,
     #[command(flatten)]
-    filter: Filter,
+    filter: MessageFilter,
     /// Print one line
     #[arg(short, long)]
     quiet: bool,

@@ -22,19 +22,19 @@ use tesseral_store::{ReadMode, Store};
 
 use crate::context::Context;
 use crate::error::{CliResult, Failure, exit};
-use crate::output::{self, Output};
+use crate::output::{self, OutputStream};
 use crate::progress::Meter;
 use crate::text::{self, escape};
 
 /// Selection of messages.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Filter {
+pub(crate) struct MessageFilter {
     /// Select messages by a key: KEY=V1/V2 or KEY!=V1/V2. Dots separate nested keys: mars.param
     #[arg(short = 'w', long = "where", value_name = "WHERE")]
     pub(crate) condition: Option<MessagePredicate>,
 }
 
-impl Filter {
+impl MessageFilter {
     pub(crate) fn holds(&self, message: &MessageInfo) -> bool {
         self.condition.as_ref().is_none_or(|condition| condition.matches(message))
     }
@@ -79,7 +79,7 @@ impl<'a> MessageSource<'a> {
 pub(crate) fn each(
     context: &Context,
     file: &dyn MessageFile,
-    filter: &Filter,
+    filter: &MessageFilter,
     visit: &mut dyn FnMut(usize, MessageInfo) -> CliResult<()>,
 ) -> CliResult<()> {
     for number in 0..file.len() {
@@ -107,13 +107,14 @@ pub(crate) fn target(path: &Path, force: bool, sources: &[PathBuf]) -> CliResult
 }
 
 /// Opens the target; `-` is standard output.
-pub(crate) fn create(context: &Context, path: &Path, target: tesseral::Output) -> CliResult<Output> {
-    let output = if path.as_os_str() == "-" { Output::stdout()? } else { Output::file(target, path)? };
+pub(crate) fn create(context: &Context, path: &Path, target: tesseral::Output) -> CliResult<OutputStream> {
+    let output =
+        if path.as_os_str() == "-" { OutputStream::stdout()? } else { OutputStream::file(target, path)? };
     Ok(output.until(context.cancel()))
 }
 
 /// Adapter of an output for the library.
-pub(crate) fn put(output: &mut Output, bytes: &[u8]) -> Result<()> {
+pub(crate) fn put(output: &mut OutputStream, bytes: &[u8]) -> Result<()> {
     output.put(bytes).map_err(Failure::into_error)
 }
 

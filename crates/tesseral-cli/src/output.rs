@@ -32,7 +32,7 @@ pub(crate) fn overwrite(force: bool) -> Overwrite {
 
 /// An open output.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct OutputStream {
     inner: Destination,
     name: String,
     /// Cancellation flag, checked while writing.
@@ -70,7 +70,7 @@ enum Destination {
     Done,
 }
 
-impl Output {
+impl OutputStream {
     /// Standard output without line buffering, for binary data.
     pub(crate) fn stdout() -> CliResult<Self> {
         let name = "standard output".to_owned();
@@ -150,7 +150,7 @@ impl Output {
     }
 }
 
-impl Drop for Output {
+impl Drop for OutputStream {
     fn drop(&mut self) {
         // An output that fails before its first bytes are flushed prints nothing, instead of a partial document.
         if let Destination::Stdout(writer) = std::mem::replace(&mut self.inner, Destination::Done) {
@@ -200,14 +200,14 @@ impl Write for StagedWriter {
 
 /// Prints text to standard output.
 pub(crate) fn print(text: &str) -> CliResult<()> {
-    let mut output = Output::stdout()?;
+    let mut output = OutputStream::stdout()?;
     output.put(text.as_bytes())?;
     output.finish()
 }
 
 /// Prints a JSON document to standard output.
 pub(crate) fn print_json(document: &serde_json::Value) -> CliResult<()> {
-    let mut output = Output::stdout()?;
+    let mut output = OutputStream::stdout()?;
     output.put(format!("{document:#}\n").as_bytes())?;
     output.finish()
 }
@@ -216,14 +216,14 @@ pub(crate) fn print_json(document: &serde_json::Value) -> CliResult<()> {
 /// prints nothing.
 #[derive(Debug)]
 pub(crate) struct JsonRows {
-    output: Output,
+    output: OutputStream,
     rows: u64,
 }
 
 impl JsonRows {
     /// Starts the object with the members of `head`, which is not empty, and the list under `key`.
     pub(crate) fn begin(head: &serde_json::Value, key: &str) -> CliResult<Self> {
-        let mut output = Output::stdout()?;
+        let mut output = OutputStream::stdout()?;
         let text = format!("{head:#}");
         let members = text.strip_suffix("\n}").unwrap_or(&text);
         output.put(format!("{members},\n  {}: [", serde_json::Value::from(key)).as_bytes())?;
@@ -258,7 +258,8 @@ mod tests {
     fn files_are_published_atomically() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.bin");
-        let file = |force| Output::file(tesseral::Output::document(&path).overwrite(overwrite(force)), &path);
+        let file =
+            |force| OutputStream::file(tesseral::Output::document(&path).overwrite(overwrite(force)), &path);
         let mut half = file(false).unwrap();
         half.put(&[1; 10]).unwrap();
         drop(half);

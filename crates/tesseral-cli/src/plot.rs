@@ -18,10 +18,10 @@ use tesseral_core::schema::VariableRole;
 
 use self::axis::{Axis, Tick};
 use self::image::ImageFormat;
-use crate::cells_argument::{CellsArgument, Target, coordinate, report_packing};
+use crate::cells_argument::{CellsArgument, ResolvedCells, coordinate, report_packing};
 use crate::context::Context;
 use crate::error::{CliResult, exit, report};
-use crate::output::{Output, OutputArguments};
+use crate::output::{OutputArguments, OutputStream};
 use crate::progress::Meter;
 use crate::terminal_style::TerminalStyle;
 use crate::text::escape;
@@ -117,7 +117,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     };
     let picture = Picture::new(&container, &target, overview, (low, high));
     if let Some(format) = format {
-        let mut out = Output::open(&arguments.output, &arguments.subject.source, context.cancel())?;
+        let mut out = OutputStream::open(&arguments.output, &arguments.subject.source, context.cancel())?;
         out.put(&image::encoded(&picture, arguments.colors, format)?)?;
         out.finish()?;
     }
@@ -134,7 +134,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
 }
 
 /// All dimensions but the last two are drawn at their first position, with a note.
-fn fix_leading(target: &Target) -> CliResult<Selection> {
+fn fix_leading(target: &ResolvedCells) -> CliResult<Selection> {
     let mut slices: Vec<Slice> = target.selection()?.slices().to_vec();
     let long: Vec<usize> = (0..slices.len()).filter(|d| slices[*d].count() > 1).collect();
     let bounds: Vec<u64> = slices.iter().map(|s| s.end).collect();
@@ -178,7 +178,7 @@ fn points_north(name: &str, coordinate: Option<&Array>) -> bool {
         || (standard.is_empty() && named)
 }
 
-fn axis(container: &Container, target: &Target, overview: &Overview, number: usize) -> Axis {
+fn axis(container: &Container, target: &ResolvedCells, overview: &Overview, number: usize) -> Axis {
     let d = overview.dims[number];
     let dim = &target.array.schema().dims[d];
     let coordinate = coordinate_of(container, &target.array, &dim.name);
@@ -195,7 +195,12 @@ fn axis(container: &Container, target: &Target, overview: &Overview, number: usi
 }
 
 impl Picture {
-    fn new(container: &Container, target: &Target, overview: Overview, (low, high): (f64, f64)) -> Self {
+    fn new(
+        container: &Container,
+        target: &ResolvedCells,
+        overview: Overview,
+        (low, high): (f64, f64),
+    ) -> Self {
         let schema = target.array.schema();
         let axes = (0..overview.dims.len()).map(|i| axis(container, target, &overview, i)).collect();
         let cells = overview.dims.iter().map(|d| overview.selection.slices()[*d].count()).collect();
@@ -226,7 +231,7 @@ impl Picture {
     }
 }
 
-fn document(target: &Target, picture: &Picture, file: Option<&std::path::PathBuf>) -> Json {
+fn document(target: &ResolvedCells, picture: &Picture, file: Option<&std::path::PathBuf>) -> Json {
     let Picture { overview, .. } = picture;
     let point = |point: &Point| match point {
         Point::Value(v) => json::float(*v),

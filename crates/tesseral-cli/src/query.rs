@@ -36,7 +36,7 @@ pub(crate) struct QueryArguments {
     pub(crate) execute: bool,
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "full")]
-    format: Format,
+    format: ReportFormat,
     /// One line; same as --format quiet
     #[arg(short, long)]
     quiet: bool,
@@ -58,7 +58,7 @@ pub(crate) struct QueryArguments {
 
 /// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum ReportFormat {
     /// JSON on several lines: plan, chunks, first cells, result
     Full,
     /// JSON on one line
@@ -111,8 +111,8 @@ fn read(argument: Option<&str>) -> CliResult<(String, bool)> {
 /// Runs a document and prints the result.
 pub(crate) fn answer(context: &Context, document: &Document, how: &QueryArguments) -> CliResult {
     let format = match (how.quiet, context.json(), how.format) {
-        (_, true, Format::Quiet | Format::Table) => Format::Full,
-        (true, false, _) => Format::Quiet,
+        (_, true, ReportFormat::Quiet | ReportFormat::Table) => ReportFormat::Full,
+        (true, false, _) => ReportFormat::Quiet,
         (.., format) => format,
     };
     if !matches!(how.device.as_str(), "cpu" | "auto") {
@@ -129,7 +129,7 @@ pub(crate) fn answer(context: &Context, document: &Document, how: &QueryArgument
     if let Ok(array) = container.array(&document.dataset) {
         report_packing(&array);
     }
-    let shows = matches!(format, Format::Full | Format::Json);
+    let shows = matches!(format, ReportFormat::Full | ReportFormat::Json);
     let settings = QueryOptions {
         preview: how.preview.unwrap_or(if shows { 64 } else { 0 }),
         // Query documents of the reference write below its cache folder.
@@ -165,17 +165,17 @@ fn not_found(container: &Container, document: &Document) {
     eprintln!("hint: {}", crate::text::escape(&line));
 }
 
-fn print(format: Format, shown: &show::AnswerView<'_>) -> CliResult {
+fn print(format: ReportFormat, shown: &show::AnswerView<'_>) -> CliResult {
     let json = |outcome: Option<&QueryOutcome>, detail| {
         report(shown.document, shown.container, shown.plan, outcome, detail)
     };
     match format {
-        Format::Full => output::print_json(&json(shown.outcome, Detail::Full)?)?,
-        Format::Json => output::print(&format!("{}\n", json(shown.outcome, Detail::Full)?))?,
-        Format::Stats => output::print_json(&json(shown.outcome, Detail::Totals)?)?,
-        Format::Plan => output::print_json(&json(None, Detail::Full)?)?,
-        Format::Quiet => output::print(&shown.line())?,
-        Format::Table => output::print(&shown.tables())?,
+        ReportFormat::Full => output::print_json(&json(shown.outcome, Detail::Full)?)?,
+        ReportFormat::Json => output::print(&format!("{}\n", json(shown.outcome, Detail::Full)?))?,
+        ReportFormat::Stats => output::print_json(&json(shown.outcome, Detail::Totals)?)?,
+        ReportFormat::Plan => output::print_json(&json(None, Detail::Full)?)?,
+        ReportFormat::Quiet => output::print(&shown.line())?,
+        ReportFormat::Table => output::print(&shown.tables())?,
     }
     Ok(exit::OK)
 }

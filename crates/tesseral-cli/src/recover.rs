@@ -9,7 +9,7 @@ use tesseral::{Finding, MessageChange, MessageFile, recover};
 use crate::context::Context;
 use crate::error::{CliResult, Failure, exit};
 use crate::messages::{create, put, target};
-use crate::output::Output;
+use crate::output::OutputStream;
 use crate::progress::Meter;
 use crate::terminal_style::TerminalStyle;
 use crate::text::{self, escape};
@@ -60,7 +60,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
 fn recover_messages(
     context: &Context,
     truncated: &dyn MessageFile,
-    output: &mut Output,
+    output: &mut OutputStream,
     findings: &mut Vec<Finding>,
 ) -> CliResult<(u64, u64)> {
     let (mut saved, mut lost) = (0, 0);

@@ -10,11 +10,11 @@ use tesseral::{Error, ErrorKind, Result, StatSet, Summary};
 use tesseral_core::Sum;
 use tesseral_engine::Summarized;
 
-use crate::cells_argument::{CellsArgument, Target, coordinate, report_packing};
+use crate::cells_argument::{CellsArgument, ResolvedCells, coordinate, report_packing};
 use crate::context::Context;
 use crate::error::{CliResult, exit};
 use crate::json;
-use crate::output::{self, JsonRows, Output};
+use crate::output::{self, JsonRows, OutputStream};
 use crate::progress::Meter;
 use crate::terminal_style::TerminalStyle;
 
@@ -92,7 +92,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
 }
 
 fn summarize(
-    target: &Target,
+    target: &ResolvedCells,
     cells: &tesseral::Target,
     wanted: StatSet,
     condition: Option<&str>,
@@ -117,7 +117,7 @@ impl Together {
     /// after an error, which the fields then report one by one.
     fn take(
         &mut self,
-        target: &Target,
+        target: &ResolvedCells,
         several: bool,
         wanted: StatSet,
         condition: &str,
@@ -133,7 +133,11 @@ impl Together {
         (self.array == target.array.name()).then(|| self.fields.remove(&field).map(Ok)).flatten()
     }
 
-    fn summarize(target: &Target, wanted: StatSet, condition: &str) -> Result<HashMap<u16, Summarized>> {
+    fn summarize(
+        target: &ResolvedCells,
+        wanted: StatSet,
+        condition: &str,
+    ) -> Result<HashMap<u16, Summarized>> {
         let (array, fields) = (&target.array, &target.array.schema().fields);
         let folded = |field: &tesseral::Field| {
             field.cell == tesseral::CellLen::One && Summary::new(field.dtype, wanted).is_ok()
@@ -149,14 +153,14 @@ impl Together {
 }
 
 /// One position of the dimension and its statistics.
-struct Row {
+struct StatRow {
     /// `None` if positions are not countable.
     position: Option<u64>,
     coordinate: String,
     summarized: Summarized,
 }
 
-fn rows_by(target: &Target, dim: &str, wanted: StatSet) -> CliResult<Vec<Row>> {
+fn rows_by(target: &ResolvedCells, dim: &str, wanted: StatSet) -> CliResult<Vec<StatRow>> {
     let schema = target.array.schema();
     let dim = schema.dim(dim)?;
     let slice = target.selection()?.slices()[dim];
@@ -168,13 +172,18 @@ fn rows_by(target: &Target, dim: &str, wanted: StatSet) -> CliResult<Vec<Row>> {
         tesseral_engine::summarize_positions(array.handle(), &request, dim, wanted, array.options())?;
     let rows = (0..slice.count()).zip(summaries).map(|(i, summarized)| {
         let position = slice.start + i * slice.step;
-        Row { position: Some(position), coordinate: coordinate(&schema.dims[dim], position), summarized }
+        StatRow { position: Some(position), coordinate: coordinate(&schema.dims[dim], position), summarized }
     });
     Ok(rows.collect())
 }
 
 /// Rows for coordinates with cells: of sparse arrays, and with a condition.
-fn rows_found(target: &Target, dim: &str, wanted: StatSet, condition: Option<&str>) -> CliResult<Vec<Row>> {
+fn rows_found(
+    target: &ResolvedCells,
+    dim: &str,
+    wanted: StatSet,
+    condition: Option<&str>,
+) -> CliResult<Vec<StatRow>> {
     let array = &target.array;
     let number = array.schema().dim(dim)?;
     let mut query = array.cells()?.target(target.cells.clone()).only(&[target.column()]);
@@ -190,7 +199,7 @@ fn rows_found(target: &Target, dim: &str, wanted: StatSet, condition: Option<&st
         let position = at.as_i128().zip(first).and_then(|(at, first)| u64::try_from(at - first).ok());
         let position = position.filter(|_| dimension.extent.is_some());
         let coordinate = position.map_or_else(|| at.to_string(), |position| coordinate(dimension, position));
-        Row { position, coordinate, summarized: Summarized { summary, from_statistics: false } }
+        StatRow { position, coordinate, summarized: Summarized { summary, from_statistics: false } }
     });
     Ok(rows.collect())
 }
@@ -221,7 +230,7 @@ fn object(summarized: &Summarized) -> Map<String, Json> {
     named.chain([source]).collect()
 }
 
-fn head(target: &Target) -> Map<String, Json> {
+fn head(target: &ResolvedCells) -> Map<String, Json> {
     let mut out = Map::new();
     out.insert("array".into(), json!(target.array.name()));
     out.insert("field".into(), json!(target.field.name));
@@ -238,7 +247,7 @@ const TABLE: usize = 10_000;
 /// Output of summaries, printed incrementally with few of them in memory.
 enum Sheet {
     Json { document: Map<String, Json>, rows: Option<JsonRows> },
-    Text { output: Option<Output>, rows: Vec<Vec<String>> },
+    Text { output: Option<OutputStream>, rows: Vec<Vec<String>> },
 }
 
 impl Sheet {
@@ -249,7 +258,12 @@ impl Sheet {
         }
     }
 
-    fn push(&mut self, target: &Target, row: Result<&Summarized, &Error>, several: bool) -> CliResult<()> {
+    fn push(
+        &mut self,
+        target: &ResolvedCells,
+        row: Result<&Summarized, &Error>,
+        several: bool,
+    ) -> CliResult<()> {
         match self {
             Self::Json { document, rows } => {
                 let mut summarize_position = head(target);
@@ -295,22 +309,22 @@ impl Sheet {
                 if !rows.is_empty() || output.is_none() {
                     table(&mut output, &mut rows)?;
                 }
-                output.map_or(Ok(()), Output::finish)
+                output.map_or(Ok(()), OutputStream::finish)
             }
         }
     }
 }
 
 /// Prints rows as a separate table.
-fn table(output: &mut Option<Output>, rows: &mut Vec<Vec<String>>) -> CliResult<()> {
+fn table(output: &mut Option<OutputStream>, rows: &mut Vec<Vec<String>>) -> CliResult<()> {
     let output = match output {
         Some(output) => output,
-        None => output.insert(Output::stdout()?),
+        None => output.insert(OutputStream::stdout()?),
     };
     output.put(TerminalStyle::stdout().table(&columns("array"), rows.drain(..)).as_bytes())
 }
 
-fn report_by(context: &Context, target: &Target, dim: &str, rows: &[Row]) -> CliResult {
+fn report_by(context: &Context, target: &ResolvedCells, dim: &str, rows: &[StatRow]) -> CliResult {
     if context.json() {
         let mut document = schema();
         document.extend(head(target));

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::block::{Block, Odometer, dim_name, write_cell};
 use super::{Render, Task};
 use crate::error::CliResult;
-use crate::output::Output;
+use crate::output::OutputStream;
 
 pub(super) struct Csv {
     odometer: Odometer,
@@ -34,7 +34,7 @@ impl Csv {
 }
 
 impl Render for Csv {
-    fn begin(&mut self, task: &Task<'_>, out: &mut Output) -> CliResult<()> {
+    fn begin(&mut self, task: &Task<'_>, out: &mut OutputStream) -> CliResult<()> {
         let mut row = String::new();
         for d in 0..task.selection.rank() {
             let name = dim_name(task, d);
@@ -48,7 +48,7 @@ impl Render for Csv {
         out.put(row.as_bytes())
     }
 
-    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> CliResult<()> {
+    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut OutputStream) -> CliResult<()> {
         let (mut text, mut value) = (String::new(), String::new());
         for i in 0..block.len() {
             text.push_str(&self.prefix);
@@ -70,7 +70,7 @@ impl Render for Csv {
         out.put(text.as_bytes())
     }
 
-    fn end(&mut self, _: &Task<'_>, _: &mut Output) -> CliResult<()> {
+    fn end(&mut self, _: &Task<'_>, _: &mut OutputStream) -> CliResult<()> {
         Ok(())
     }
 }

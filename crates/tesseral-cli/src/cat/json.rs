@@ -6,7 +6,7 @@ use super::block::{Block, dim_name};
 use super::{Render, Task};
 use crate::error::CliResult;
 use crate::json;
-use crate::output::Output;
+use crate::output::OutputStream;
 
 pub(super) struct JsonRenderer {
     /// Number of cells in a list of each depth: a list of depth `d` opens and closes at multiples of it.
@@ -24,7 +24,7 @@ impl JsonRenderer {
 }
 
 impl Render for JsonRenderer {
-    fn begin(&mut self, task: &Task<'_>, out: &mut Output) -> CliResult<()> {
+    fn begin(&mut self, task: &Task<'_>, out: &mut OutputStream) -> CliResult<()> {
         let schema = task.array.schema();
         let dims: Vec<Json> = (0..schema.dims.len()).map(|d| json!(dim_name(task, d))).collect();
         let head = json!({
@@ -43,7 +43,7 @@ impl Render for JsonRenderer {
         if self.runs.contains(&0) { out.put(hollow(&task.selection.shape()).as_bytes()) } else { Ok(()) }
     }
 
-    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> CliResult<()> {
+    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut OutputStream) -> CliResult<()> {
         let mut text = String::new();
         for i in 0..block.len() {
             let opened = self.runs.iter().filter(|run| self.written.is_multiple_of(**run)).count();
@@ -64,7 +64,7 @@ impl Render for JsonRenderer {
         out.put(text.as_bytes())
     }
 
-    fn end(&mut self, _: &Task<'_>, out: &mut Output) -> CliResult<()> {
+    fn end(&mut self, _: &Task<'_>, out: &mut OutputStream) -> CliResult<()> {
         out.put(b"}\n")
     }
 }

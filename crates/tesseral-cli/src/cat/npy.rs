@@ -6,7 +6,7 @@ use super::block::Block;
 use super::raw::put_cells;
 use super::{Render, Task};
 use crate::error::CliResult;
-use crate::output::Output;
+use crate::output::OutputStream;
 
 pub(super) struct Npy {
     header: Vec<u8>,
@@ -87,11 +87,11 @@ pub(super) fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
 }
 
 impl Render for Npy {
-    fn begin(&mut self, _: &Task<'_>, out: &mut Output) -> CliResult<()> {
+    fn begin(&mut self, _: &Task<'_>, out: &mut OutputStream) -> CliResult<()> {
         out.put(&self.header)
     }
 
-    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> CliResult<()> {
+    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut OutputStream) -> CliResult<()> {
         let null =
             if block.plain().is_some() { None } else { (0..block.len()).find(|i| block.cell(*i).is_none()) };
         if let Some(cell) = null {
@@ -104,7 +104,7 @@ impl Render for Npy {
         put_cells(task, block, out)
     }
 
-    fn end(&mut self, _: &Task<'_>, _: &mut Output) -> CliResult<()> {
+    fn end(&mut self, _: &Task<'_>, _: &mut OutputStream) -> CliResult<()> {
         Ok(())
     }
 }

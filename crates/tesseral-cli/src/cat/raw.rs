@@ -5,7 +5,7 @@ use tesseral::DType;
 use super::block::Block;
 use super::{Render, Task};
 use crate::error::CliResult;
-use crate::output::Output;
+use crate::output::OutputStream;
 
 #[derive(Default)]
 pub(super) struct RawRenderer {
@@ -14,18 +14,18 @@ pub(super) struct RawRenderer {
 }
 
 impl Render for RawRenderer {
-    fn begin(&mut self, _: &Task<'_>, _: &mut Output) -> CliResult<()> {
+    fn begin(&mut self, _: &Task<'_>, _: &mut OutputStream) -> CliResult<()> {
         Ok(())
     }
 
-    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> CliResult<()> {
+    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut OutputStream) -> CliResult<()> {
         match block.plain() {
             Some(bits) if task.field.dtype == DType::Bitmask => self.put_bits(bits, out),
             _ => put_cells(task, block, out),
         }
     }
 
-    fn end(&mut self, _: &Task<'_>, out: &mut Output) -> CliResult<()> {
+    fn end(&mut self, _: &Task<'_>, out: &mut OutputStream) -> CliResult<()> {
         let (byte, count) = self.bits;
         if count > 0 { out.put(&[byte << (8 - count)]) } else { Ok(()) }
     }
@@ -33,7 +33,7 @@ impl Render for RawRenderer {
 
 impl RawRenderer {
     /// Packs bits, one input byte each, most significant bit first, without gaps between blocks.
-    fn put_bits(&mut self, bits: &[u8], out: &mut Output) -> CliResult<()> {
+    fn put_bits(&mut self, bits: &[u8], out: &mut OutputStream) -> CliResult<()> {
         let mut packed = Vec::with_capacity(bits.len() / 8 + 1);
         let (mut byte, mut count) = self.bits;
         for bit in bits {
@@ -50,7 +50,7 @@ impl RawRenderer {
 }
 
 /// Writes cells as little-endian bytes; null cells as zeros (fixed-size) or empty (variable-length).
-pub(super) fn put_cells(task: &Task<'_>, block: &Block, out: &mut Output) -> CliResult<()> {
+pub(super) fn put_cells(task: &Task<'_>, block: &Block, out: &mut OutputStream) -> CliResult<()> {
     let word = task.field.dtype.word();
     let swapped = cfg!(target_endian = "big") && word > 1;
     if let (Some(bytes), false) = (block.plain(), swapped) {

@@ -10,14 +10,14 @@ mod text;
 use tesseral::{CellBatch, CellLen, CellQuery, Cells, Column, DType, Error, Field};
 
 use super::{Arguments, Format};
-use crate::cells_argument::{CellsArgument, Target};
+use crate::cells_argument::{CellsArgument, ResolvedCells};
 use crate::context::Context;
 use crate::error::{CliResult, exit};
-use crate::output::Output;
+use crate::output::OutputStream;
 
 /// What is written.
 pub(super) struct Table<'a> {
-    pub target: &'a Target,
+    pub target: &'a ResolvedCells,
     pub query: CellQuery<'a>,
     /// The columns, with dimensions as fields.
     pub fields: Vec<Field>,
@@ -25,9 +25,9 @@ pub(super) struct Table<'a> {
 
 /// Encodes batches of rows.
 pub(super) trait RenderRows {
-    fn begin(&mut self, table: &Table<'_>, out: &mut Output) -> CliResult<()>;
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> CliResult<()>;
-    fn end(&mut self, table: &Table<'_>, out: &mut Output) -> CliResult<()>;
+    fn begin(&mut self, table: &Table<'_>, out: &mut OutputStream) -> CliResult<()>;
+    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut OutputStream) -> CliResult<()>;
+    fn end(&mut self, table: &Table<'_>, out: &mut OutputStream) -> CliResult<()>;
 }
 
 /// Returns the only column, for formats without rows.
@@ -38,7 +38,12 @@ fn single(batch: &CellBatch) -> CliResult<&Cells> {
     }
 }
 
-pub(super) fn run(context: &Context, arguments: &Arguments, format: Format, target: &Target) -> CliResult {
+pub(super) fn run(
+    context: &Context,
+    arguments: &Arguments,
+    format: Format,
+    target: &ResolvedCells,
+) -> CliResult {
     let array = &target.array;
     let schema = array.schema();
     let plain = matches!(format, Format::Raw | Format::Npy);
@@ -77,13 +82,13 @@ pub(super) fn run(context: &Context, arguments: &Arguments, format: Format, targ
     let table = Table { target, query, fields };
     let mut renderer: Box<dyn RenderRows> = match format {
         Format::Text => Box::new(text::TextRowRenderer::default()),
-        Format::Csv => Box::new(csv::Csv),
+        Format::Csv => Box::new(csv::CsvRows),
         Format::Json => Box::new(json::JsonRowRenderer::default()),
         Format::Raw => Box::new(raw::RawRowRenderer { validity: arguments.validity }),
-        Format::Npy => Box::new(npy::Npy::new(&table, arguments.validity)?),
+        Format::Npy => Box::new(npy::NpyRows::new(&table, arguments.validity)?),
         Format::Arrow => Box::new(arrow::Arrow::new(&table, arguments.output.output.as_deref())?),
     };
-    let mut output = Output::open(&arguments.output, &arguments.subject.source, context.cancel())?;
+    let mut output = OutputStream::open(&arguments.output, &arguments.subject.source, context.cancel())?;
     super::refuse_terminal(&output, format)?;
     renderer.begin(&table, &mut output)?;
     for batch in table.query.batches()? {

@@ -4,7 +4,7 @@ use super::block::{Block, Odometer, dim_name, has_coordinates, write_cell};
 use super::{Render, Task};
 use crate::cells_argument::coordinate;
 use crate::error::CliResult;
-use crate::output::Output;
+use crate::output::OutputStream;
 use crate::text::escape;
 
 /// Number of cells used to determine the column width. Longer cells that follow are not aligned, but never truncated.
@@ -96,11 +96,11 @@ fn cell(task: &Task<'_>, block: &Block, i: usize) -> String {
 }
 
 impl Render for TextRenderer {
-    fn begin(&mut self, _: &Task<'_>, _: &mut Output) -> CliResult<()> {
+    fn begin(&mut self, _: &Task<'_>, _: &mut OutputStream) -> CliResult<()> {
         Ok(())
     }
 
-    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> CliResult<()> {
+    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut OutputStream) -> CliResult<()> {
         let width = self.width.unwrap_or_else(|| self.measure(task, block));
         let mut text = String::new();
         for i in 0..block.len() {
@@ -137,7 +137,7 @@ impl Render for TextRenderer {
         out.put(text.as_bytes())
     }
 
-    fn end(&mut self, _: &Task<'_>, _: &mut Output) -> CliResult<()> {
+    fn end(&mut self, _: &Task<'_>, _: &mut OutputStream) -> CliResult<()> {
         Ok(())
     }
 }

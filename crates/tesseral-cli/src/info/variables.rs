@@ -26,7 +26,7 @@ const DATA: [&str; 8] = ["object", "dtype", "dims", "units", "description", "chu
 const COORDINATES: [&str; 6] = ["object", ">size", "range", "units", "dtype", "description"];
 
 /// A row of a table: a variable, or the name of a group or of an array of several fields.
-struct Row {
+struct TableRow {
     /// Names of the groups it is in.
     groups: Vec<String>,
     name: String,
@@ -50,12 +50,12 @@ pub(super) fn tables(report: &Report<'_>, paint: TerminalStyle) -> String {
     }
     tables[1].2.extend(dimension_rows(report, paint));
     for path in report.container.groups().keys() {
-        let empty = |table: &(_, _, Vec<Row>)| {
+        let empty = |table: &(_, _, Vec<TableRow>)| {
             !table.2.iter().any(|row| row.groups.join("/").starts_with(path.as_str()))
         };
         if tables.iter().all(empty) {
             let groups = path.split('/').map(str::to_owned).collect();
-            tables[0].2.push(Row { groups, name: String::new(), cells: Vec::new() });
+            tables[0].2.push(TableRow { groups, name: String::new(), cells: Vec::new() });
         }
     }
     // One kind alone needs no title.
@@ -71,8 +71,8 @@ pub(super) fn tables(report: &Report<'_>, paint: TerminalStyle) -> String {
 }
 
 /// A table without its empty columns. Rows of one group stand together below its name.
-fn table(title: &str, columns: &[&str], rows: Vec<Row>, paint: TerminalStyle) -> String {
-    let mut by_group: BTreeMap<Vec<String>, Vec<Row>> = BTreeMap::new();
+fn table(title: &str, columns: &[&str], rows: Vec<TableRow>, paint: TerminalStyle) -> String {
+    let mut by_group: BTreeMap<Vec<String>, Vec<TableRow>> = BTreeMap::new();
     for row in rows {
         by_group.entry(row.groups.clone()).or_default().push(row);
     }
@@ -123,17 +123,17 @@ fn place(report: &Report<'_>, array: &Array) -> (Vec<String>, String, String) {
 }
 
 /// The rows of an array: one, or that of the array and those of its fields.
-fn data_rows(report: &Report<'_>, known: &ArraySummary, paint: TerminalStyle) -> Vec<Row> {
+fn data_rows(report: &Report<'_>, known: &ArraySummary, paint: TerminalStyle) -> Vec<TableRow> {
     let (groups, name, object) = place(report, &known.array);
     if let [field] = known.fields() {
         let own = report.total == 1 && !field.name.is_empty() && object.is_empty();
         let name = if own { field.name.clone() } else { name };
         let cells = data_cells(known, object, Some(field), true, paint);
-        return vec![Row { groups, name, cells }];
+        return vec![TableRow { groups, name, cells }];
     }
     let name = if known.fields().is_empty() { name } else { name + "/" };
-    let head = Row { groups: groups.clone(), name, cells: data_cells(known, object, None, true, paint) };
-    let field = |field| Row {
+    let head = TableRow { groups: groups.clone(), name, cells: data_cells(known, object, None, true, paint) };
+    let field = |field| TableRow {
         groups: groups.clone(),
         name: indent(1) + &field_name(field),
         cells: data_cells(known, String::new(), Some(field), false, paint),
@@ -216,7 +216,7 @@ fn range(first: &str, last: &str, paint: TerminalStyle) -> String {
     if first == last { first } else { format!("{first} {} {last}", paint.ellipsis()) }
 }
 
-fn coordinate_row(report: &Report<'_>, known: &ArraySummary, paint: TerminalStyle) -> Row {
+fn coordinate_row(report: &Report<'_>, known: &ArraySummary, paint: TerminalStyle) -> TableRow {
     let schema = known.array.schema();
     let field = known.array.selected_field();
     let (groups, name, object) = place(report, &known.array);
@@ -240,7 +240,7 @@ fn coordinate_row(report: &Report<'_>, known: &ArraySummary, paint: TerminalStyl
         dtype(schema, field),
         described(schema, field),
     ];
-    Row { groups, name, cells }
+    TableRow { groups, name, cells }
 }
 
 /// The first and the last label of a dimension.
@@ -286,7 +286,7 @@ fn text_of(time: Option<TimeUnits>, value: &Scalar) -> String {
 
 /// Coordinates that dimensions have without a variable: labels that the format stores with an array, the coordinates that the
 /// cells of a sparse array fill, or a domain other than positions from 0.
-fn dimension_rows(report: &Report<'_>, paint: TerminalStyle) -> Vec<Row> {
+fn dimension_rows(report: &Report<'_>, paint: TerminalStyle) -> Vec<TableRow> {
     let mut seen: HashSet<(String, String)> = HashSet::new();
     let coordinate = |known: &&ArraySummary| known.role.is_coordinate();
     for known in report.known().filter(coordinate) {
@@ -315,7 +315,7 @@ fn dimension_rows(report: &Report<'_>, paint: TerminalStyle) -> Vec<Row> {
             }
             let dtype = first.dtype().to_string();
             let cells = vec![String::new(), size, range, String::new(), dtype, String::new()];
-            rows.push(Row { groups: Vec::new(), name, cells });
+            rows.push(TableRow { groups: Vec::new(), name, cells });
         }
     }
     rows

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tesseral::{Error, MessageChange, MessageInfo};
 
-use super::{Filter, MessageSource, WriteReport, create, each, put, shown, target};
+use super::{MessageFilter, MessageSource, WriteReport, create, each, put, shown, target};
 use crate::context::Context;
 use crate::error::CliResult;
 
@@ -14,7 +14,7 @@ use crate::error::CliResult;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    filter: Filter,
+    filter: MessageFilter,
     /// File of messages
     source: PathBuf,
     /// Output path; `[KEY]` is replaced by the value of a key, or `unknown` if it is missing; separators and invisible

@@ -6,10 +6,10 @@ use clap::Args;
 use serde_json::json;
 use tesseral::{Attributes, MessageInfo, Value};
 
-use super::{Filter, MessageSource, document, each, keys, picked, shown};
+use super::{MessageFilter, MessageSource, document, each, keys, picked, shown};
 use crate::context::Context;
 use crate::error::{CliResult, exit};
-use crate::output::{JsonRows, Output};
+use crate::output::{JsonRows, OutputStream};
 use crate::terminal_style::TerminalStyle;
 use crate::text::escape;
 
@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     #[arg(short = 'p', long, value_name = "KEYS")]
     keys: Vec<String>,
     #[command(flatten)]
-    filter: Filter,
+    filter: MessageFilter,
     /// Files of messages
     #[arg(required = true)]
     sources: Vec<PathBuf>,
@@ -46,7 +46,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
         return Ok(exit::OK);
     }
     let paint = TerminalStyle::stdout();
-    let mut output = Output::stdout()?;
+    let mut output = OutputStream::stdout()?;
     for path in &arguments.sources {
         let file = MessageSource::new(context, path)?.open()?;
         each(context, &*file, &arguments.filter, &mut |number, message| {

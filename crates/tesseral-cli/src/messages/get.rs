@@ -6,10 +6,10 @@ use clap::Args;
 use serde_json::json;
 use tesseral::Error;
 
-use super::{Filter, MessageSource, each, keys, picked, shown};
+use super::{MessageFilter, MessageSource, each, keys, picked, shown};
 use crate::context::Context;
 use crate::error::{CliResult, exit};
-use crate::output::{JsonRows, Output};
+use crate::output::{JsonRows, OutputStream};
 use crate::text::escape;
 
 /// Arguments of `tet get`.
@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     #[arg(short = 'p', long, value_name = "KEYS", required = true)]
     keys: Vec<String>,
     #[command(flatten)]
-    filter: Filter,
+    filter: MessageFilter,
     /// Files of messages
     #[arg(required = true)]
     sources: Vec<PathBuf>,
@@ -30,7 +30,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let mut sheet = if context.json() {
         Sheet::Json(JsonRows::begin(&json!({"schema": "tesseral.get/1", "keys": keys}), "rows")?)
     } else {
-        Sheet::Text(Output::stdout()?)
+        Sheet::Text(OutputStream::stdout()?)
     };
     for path in &arguments.sources {
         let file = MessageSource::new(context, path)?.open()?;
@@ -62,6 +62,6 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
 
 /// Output of rows.
 enum Sheet {
-    Text(Output),
+    Text(OutputStream),
     Json(JsonRows),
 }

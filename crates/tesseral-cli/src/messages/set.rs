@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use tesseral::{Error, MessageChange, Value};
 
-use super::{Filter, MessageSource, WriteReport, create, keys, put, target};
+use super::{MessageFilter, MessageSource, WriteReport, create, keys, put, target};
 use crate::context::Context;
 use crate::error::{CliResult, Failure, exit};
 use crate::maintain::edit;
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "T")]
     timestamp: Option<u64>,
     #[command(flatten)]
-    filter: Filter,
+    filter: MessageFilter,
     /// File of messages, or an array with versions
     source: PathBuf,
     /// Output path for messages; messages that are not selected are copied unchanged. An array is edited in place

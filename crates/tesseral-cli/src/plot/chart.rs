@@ -14,13 +14,13 @@ const LINES: usize = 12;
 const DOTS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
 
 /// Dots of a picture.
-pub(crate) struct Canvas {
+pub(crate) struct DotCanvas {
     width: usize,
     height: usize,
     cells: Vec<u8>,
 }
 
-impl Canvas {
+impl DotCanvas {
     fn new(columns: usize, lines: usize) -> Self {
         Self { width: columns, height: lines, cells: vec![0; columns * lines] }
     }
@@ -80,7 +80,7 @@ pub(crate) fn draw(picture: &Picture, paint: TerminalStyle, columns: usize, line
     let margin = high.len().max(low.len()) + 1;
     let width = columns.saturating_sub(margin + 1).max(8);
     let lines = lines.unwrap_or(LINES);
-    let mut canvas = Canvas::new(width, lines);
+    let mut canvas = DotCanvas::new(width, lines);
     for (x, stroke) in strokes(picture, width * 2, lines * 4).into_iter().enumerate() {
         let Some((from, to)) = stroke else { continue };
         (from..=to).for_each(|y| canvas.dot(x, y));

@@ -6,7 +6,7 @@ use tesseral::{Error, Request, Selection};
 use tesseral_core::condition::Condition;
 use tesseral_engine::fold::{self, Answer, AxisRole, Finish, Fold, Folded, Reducer, Statistic};
 
-use crate::cells_argument::{Target, coordinate};
+use crate::cells_argument::{ResolvedCells, coordinate};
 use crate::context::Context;
 use crate::error::{CliResult, exit};
 use crate::terminal_style::TerminalStyle;
@@ -128,7 +128,7 @@ impl AxisArguments {
     }
 
     /// Returns the dimensions to reduce: those named, all but that of `--by`, or all.
-    fn reduced(&self, target: &Target, by: Option<&str>) -> CliResult<Vec<bool>> {
+    fn reduced(&self, target: &ResolvedCells, by: Option<&str>) -> CliResult<Vec<bool>> {
         let schema = target.array.schema();
         let rank = schema.dims.len();
         let mut named: Option<Vec<bool>> = None;
@@ -169,7 +169,7 @@ struct ResultColumn {
 
 /// Input of the fold: matching cells of an array, and the treatment of each dimension.
 struct Task<'a> {
-    target: &'a Target,
+    target: &'a ResolvedCells,
     selection: Selection,
     condition: Option<Condition>,
     roles: Vec<AxisRole>,
@@ -178,7 +178,7 @@ struct Task<'a> {
 pub(super) fn run(
     context: &Context,
     along: &AxisArguments,
-    target: &Target,
+    target: &ResolvedCells,
     by: Option<&str>,
     condition: Option<&str>,
 ) -> CliResult {

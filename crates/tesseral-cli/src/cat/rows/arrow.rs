@@ -25,17 +25,17 @@ use tesseral_core::schema::{Enumeration, Labels};
 
 use super::{RenderRows, Table};
 use crate::error::CliResult;
-use crate::output::Output;
+use crate::output::OutputStream;
 
 /// Buffer between the Arrow writer and the output.
-enum Writer {
+enum ArrowWriter {
     Stream(StreamWriter<Vec<u8>>),
     File(FileWriter<Vec<u8>>),
 }
 
 pub(super) struct Arrow {
     schema: Arc<Schema>,
-    writer: Writer,
+    writer: ArrowWriter,
 }
 
 /// Error for an array that Arrow rejects.
@@ -50,17 +50,17 @@ impl Arrow {
         let schema = Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?));
         let ending = output.and_then(Path::extension).and_then(|e| e.to_str());
         let writer = match ending {
-            Some("arrow" | "feather") => FileWriter::try_new(Vec::new(), &schema).map(Writer::File),
-            _ => StreamWriter::try_new(Vec::new(), &schema).map(Writer::Stream),
+            Some("arrow" | "feather") => FileWriter::try_new(Vec::new(), &schema).map(ArrowWriter::File),
+            _ => StreamWriter::try_new(Vec::new(), &schema).map(ArrowWriter::Stream),
         };
         Ok(Self { schema, writer: writer.map_err(refused)? })
     }
 
     /// Forwards the bytes of the writer.
-    fn drain(&mut self, out: &mut Output) -> CliResult<()> {
+    fn drain(&mut self, out: &mut OutputStream) -> CliResult<()> {
         let bytes = match &mut self.writer {
-            Writer::Stream(writer) => writer.get_mut(),
-            Writer::File(writer) => writer.get_mut(),
+            ArrowWriter::Stream(writer) => writer.get_mut(),
+            ArrowWriter::File(writer) => writer.get_mut(),
         };
         out.put(bytes)?;
         bytes.clear();
@@ -69,11 +69,11 @@ impl Arrow {
 }
 
 impl RenderRows for Arrow {
-    fn begin(&mut self, _: &Table<'_>, out: &mut Output) -> CliResult<()> {
+    fn begin(&mut self, _: &Table<'_>, out: &mut OutputStream) -> CliResult<()> {
         self.drain(out)
     }
 
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> CliResult<()> {
+    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut OutputStream) -> CliResult<()> {
         let columns = batch.columns.iter().zip(&table.fields).map(|((_, cells), field)| {
             let located = |e: Error| e.in_array(table.target.array.name());
             column(field, cells).map(make_array).map_err(located)
@@ -81,17 +81,17 @@ impl RenderRows for Arrow {
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(refused)?;
         match &mut self.writer {
-            Writer::Stream(writer) => writer.write(&batch),
-            Writer::File(writer) => writer.write(&batch),
+            ArrowWriter::Stream(writer) => writer.write(&batch),
+            ArrowWriter::File(writer) => writer.write(&batch),
         }
         .map_err(refused)?;
         self.drain(out)
     }
 
-    fn end(&mut self, _: &Table<'_>, out: &mut Output) -> CliResult<()> {
+    fn end(&mut self, _: &Table<'_>, out: &mut OutputStream) -> CliResult<()> {
         match &mut self.writer {
-            Writer::Stream(writer) => writer.finish(),
-            Writer::File(writer) => writer.finish(),
+            ArrowWriter::Stream(writer) => writer.finish(),
+            ArrowWriter::File(writer) => writer.finish(),
         }
         .map_err(refused)?;
         self.drain(out)

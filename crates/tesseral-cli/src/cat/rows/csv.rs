@@ -6,17 +6,17 @@ use super::{RenderRows, Table};
 use crate::cat::block::write_cell;
 use crate::cat::csv::quote;
 use crate::error::CliResult;
-use crate::output::Output;
+use crate::output::OutputStream;
 
-pub(super) struct Csv;
+pub(super) struct CsvRows;
 
-impl RenderRows for Csv {
-    fn begin(&mut self, table: &Table<'_>, out: &mut Output) -> CliResult<()> {
+impl RenderRows for CsvRows {
+    fn begin(&mut self, table: &Table<'_>, out: &mut OutputStream) -> CliResult<()> {
         let names: Vec<_> = table.fields.iter().map(|f| quote(&f.name)).collect();
         out.put((names.join(",") + "\n").as_bytes())
     }
 
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> CliResult<()> {
+    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut OutputStream) -> CliResult<()> {
         let (mut text, mut value) = (String::new(), String::new());
         for row in 0..batch.rows {
             for (i, ((_, cells), field)) in batch.columns.iter().zip(&table.fields).enumerate() {
@@ -38,7 +38,7 @@ impl RenderRows for Csv {
         out.put(text.as_bytes())
     }
 
-    fn end(&mut self, _: &Table<'_>, _: &mut Output) -> CliResult<()> {
+    fn end(&mut self, _: &Table<'_>, _: &mut OutputStream) -> CliResult<()> {
         Ok(())
     }
 }

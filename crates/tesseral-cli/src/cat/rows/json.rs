@@ -6,7 +6,7 @@ use tesseral::CellBatch;
 use super::{RenderRows, Table};
 use crate::error::CliResult;
 use crate::json;
-use crate::output::Output;
+use crate::output::OutputStream;
 
 #[derive(Default)]
 pub(super) struct JsonRowRenderer {
@@ -14,7 +14,7 @@ pub(super) struct JsonRowRenderer {
 }
 
 impl RenderRows for JsonRowRenderer {
-    fn begin(&mut self, table: &Table<'_>, out: &mut Output) -> CliResult<()> {
+    fn begin(&mut self, table: &Table<'_>, out: &mut OutputStream) -> CliResult<()> {
         let schema = table.target.array.schema();
         let columns = table
             .fields
@@ -33,7 +33,7 @@ impl RenderRows for JsonRowRenderer {
         out.put(head.as_bytes())
     }
 
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> CliResult<()> {
+    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut OutputStream) -> CliResult<()> {
         let mut text = String::new();
         for row in 0..batch.rows {
             let cells = batch.columns.iter().zip(&table.fields).map(|((_, cells), field)| {
@@ -51,7 +51,7 @@ impl RenderRows for JsonRowRenderer {
         out.put(text.as_bytes())
     }
 
-    fn end(&mut self, _: &Table<'_>, out: &mut Output) -> CliResult<()> {
+    fn end(&mut self, _: &Table<'_>, out: &mut OutputStream) -> CliResult<()> {
         let end = format!("{}],\"count\":{}}}\n", if self.written == 0 { "" } else { "\n" }, self.written);
         out.put(end.as_bytes())
     }

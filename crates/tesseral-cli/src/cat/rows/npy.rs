@@ -6,15 +6,15 @@ use super::raw::RawRowRenderer;
 use super::{RenderRows, Table, single};
 use crate::cat::npy::{descr, header, holds_cell};
 use crate::error::CliResult;
-use crate::output::Output;
+use crate::output::OutputStream;
 
-pub(super) struct Npy {
+pub(super) struct NpyRows {
     raw: RawRowRenderer,
     header: Vec<u8>,
     written: u64,
 }
 
-impl Npy {
+impl NpyRows {
     /// The header contains the number of rows, so they are counted first.
     pub(super) fn new(table: &Table<'_>, validity: bool) -> CliResult<Self> {
         let array = &table.target.array;
@@ -35,12 +35,12 @@ impl Npy {
     }
 }
 
-impl RenderRows for Npy {
-    fn begin(&mut self, _: &Table<'_>, out: &mut Output) -> CliResult<()> {
+impl RenderRows for NpyRows {
+    fn begin(&mut self, _: &Table<'_>, out: &mut OutputStream) -> CliResult<()> {
         out.put(&self.header)
     }
 
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> CliResult<()> {
+    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut OutputStream) -> CliResult<()> {
         let cells = single(batch)?;
         if let (Some(validity), false) = (cells.validity(), self.raw.validity)
             && let Some(null) = validity.iter().position(|valid| *valid == 0)
@@ -54,7 +54,7 @@ impl RenderRows for Npy {
         self.raw.batch(table, batch, out)
     }
 
-    fn end(&mut self, _: &Table<'_>, _: &mut Output) -> CliResult<()> {
+    fn end(&mut self, _: &Table<'_>, _: &mut OutputStream) -> CliResult<()> {
         Ok(())
     }
 }

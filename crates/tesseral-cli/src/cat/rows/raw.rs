@@ -4,7 +4,7 @@ use tesseral::CellBatch;
 
 use super::{RenderRows, Table, is_var, single};
 use crate::error::CliResult;
-use crate::output::Output;
+use crate::output::OutputStream;
 
 pub(super) struct RawRowRenderer {
     /// One byte per cell instead of its value: 1 valid, 0 null.
@@ -12,11 +12,11 @@ pub(super) struct RawRowRenderer {
 }
 
 impl RenderRows for RawRowRenderer {
-    fn begin(&mut self, _: &Table<'_>, _: &mut Output) -> CliResult<()> {
+    fn begin(&mut self, _: &Table<'_>, _: &mut OutputStream) -> CliResult<()> {
         Ok(())
     }
 
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> CliResult<()> {
+    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut OutputStream) -> CliResult<()> {
         let cells = single(batch)?;
         if self.validity {
             return out.put(&valid(batch, cells));
@@ -45,7 +45,7 @@ impl RenderRows for RawRowRenderer {
         Ok(())
     }
 
-    fn end(&mut self, _: &Table<'_>, _: &mut Output) -> CliResult<()> {
+    fn end(&mut self, _: &Table<'_>, _: &mut OutputStream) -> CliResult<()> {
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use tesseral_core::dtype::Class;
 use super::{RenderRows, Table};
 use crate::cat::block::write_cell;
 use crate::error::CliResult;
-use crate::output::Output;
+use crate::output::OutputStream;
 use crate::text::escape;
 
 /// Number of rows used to determine column widths. Longer cells that follow are not aligned, but never truncated.
@@ -54,11 +54,11 @@ fn line(table: &Table<'_>, cells: &[String], widths: &[usize]) -> String {
 }
 
 impl RenderRows for TextRowRenderer {
-    fn begin(&mut self, _: &Table<'_>, _: &mut Output) -> CliResult<()> {
+    fn begin(&mut self, _: &Table<'_>, _: &mut OutputStream) -> CliResult<()> {
         Ok(())
     }
 
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> CliResult<()> {
+    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut OutputStream) -> CliResult<()> {
         let mut text = String::new();
         let widths = match self.widths.take() {
             Some(widths) => widths,
@@ -84,7 +84,7 @@ impl RenderRows for TextRowRenderer {
         out.put(text.as_bytes())
     }
 
-    fn end(&mut self, table: &Table<'_>, out: &mut Output) -> CliResult<()> {
+    fn end(&mut self, table: &Table<'_>, out: &mut OutputStream) -> CliResult<()> {
         if self.widths.is_some() {
             return Ok(());
         }
