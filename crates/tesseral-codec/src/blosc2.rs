@@ -77,12 +77,12 @@ pub fn decode_range(
             (from - begin) as usize..(to - begin) as usize,
         );
         match frame.chunk(&offsets, number as usize)? {
-            frame::StoredChunk::Bytes(bytes) => {
+            frame::FrameChunk::Bytes(bytes) => {
                 let chunk = chunk::BloscChunk::parse(bytes)?;
                 chunk.expect(len as usize)?;
                 chunk.decode_range(within, out, contexts)?;
             }
-            frame::StoredChunk::Special(special) => special.fill(frame.typesize, &[], within.start, out)?,
+            frame::FrameChunk::Special(special) => special.fill(frame.typesize, &[], within.start, out)?,
         }
     }
     Ok(())

@@ -117,11 +117,11 @@ impl ChunkGrid {
 
     /// Iterates over the chunks that contain at least one selected cell, in row-major order of the grid.
     pub fn touched(&self, selection: &Selection) -> Touched {
-        let axes: Vec<AxisRange> = selection
+        let axes: Vec<AxisChunks> = selection
             .slices()
             .iter()
             .zip(&self.chunk)
-            .map(|(slice, &extent)| AxisRange::new(slice, extent))
+            .map(|(slice, &extent)| AxisChunks::new(slice, extent))
             .collect();
         let at = axes.iter().map(|axis| axis.get(0)).collect();
         let left = axes.iter().try_fold(1_u64, |n, axis| n.checked_mul(axis.len())).unwrap_or(u64::MAX);
@@ -131,14 +131,14 @@ impl ChunkGrid {
 
 /// Chunk numbers intersected along one dimension.
 #[derive(Clone, Copy, Debug)]
-enum AxisRange {
+enum AxisChunks {
     /// Steps no longer than a chunk intersect every chunk in between.
     Run { first: u64, count: u64 },
     /// Longer steps skip chunks: position `i` is in chunk `(start + i * step) / extent`.
     Stride { start: u64, step: u64, extent: u64, count: u64 },
 }
 
-impl AxisRange {
+impl AxisChunks {
     fn new(slice: &crate::Slice, extent: u64) -> Self {
         let count = slice.count();
         if count == 0 {
@@ -168,7 +168,7 @@ impl AxisRange {
 /// Iterator of [`ChunkGrid::touched`].
 #[derive(Clone, Debug)]
 pub struct Touched {
-    axes: Vec<AxisRange>,
+    axes: Vec<AxisChunks>,
     step: Vec<u64>,
     at: Coords,
     left: u64,

@@ -114,7 +114,9 @@ pub fn attributes(schema: &ArraySchema) -> Attributes {
                     let mut values: Vec<Value> = match held {
                         None => Vec::new(),
                         Some(Value::List(values)) => values,
-                        Some(value) => elements(field.dtype, &value).map(Number::into_value).collect(),
+                        Some(value) => {
+                            elements(field.dtype, &value).map(AttributeNumber::into_value).collect()
+                        }
                     };
                     values.extend(many.iter().map(|value| value_of(value)));
                     Value::List(values)
@@ -129,7 +131,7 @@ pub fn attributes(schema: &ArraySchema) -> Attributes {
 /// A declared value in another dtype, as the attribute that declares it would be read there: the nearest float, an equal integer, or
 /// `None` where the dtype does not hold it.
 pub fn declared_as(value: &Scalar, dtype: DType) -> Option<Scalar> {
-    Number::Typed(value.clone()).to_scalar(dtype, None)
+    AttributeNumber::Typed(value.clone()).to_scalar(dtype, None)
 }
 
 /// Whether two values of one dtype are the same declaration: equal numbers, any two NaN, equal bytes.
@@ -170,13 +172,13 @@ impl Field {
 }
 
 /// A number or text as an attribute holds it.
-enum Number<'a> {
+enum AttributeNumber<'a> {
     Typed(Scalar),
     Value(&'a Value),
     Text(&'a str),
 }
 
-impl std::fmt::Display for Number<'_> {
+impl std::fmt::Display for AttributeNumber<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Typed(scalar) => scalar.fmt(f),
@@ -186,7 +188,7 @@ impl std::fmt::Display for Number<'_> {
     }
 }
 
-impl Number<'_> {
+impl AttributeNumber<'_> {
     /// The value in a dtype, where the dtype holds it. Integers of the other signedness are taken by their bits where `_Unsigned`
     /// says that the cells are.
     fn to_scalar(&self, dtype: DType, unsigned: Option<bool>) -> Option<Scalar> {
@@ -259,7 +261,7 @@ impl Exact {
 }
 
 /// The values that an attribute lists. Text may be a list in brackets, for formats whose attributes are all text.
-fn elements<'a>(dtype: DType, value: &'a Value) -> Box<dyn Iterator<Item = Number<'a>> + 'a> {
+fn elements<'a>(dtype: DType, value: &'a Value) -> Box<dyn Iterator<Item = AttributeNumber<'a>> + 'a> {
     match value {
         Value::List(values) => Box::new(values.iter().flat_map(move |value| elements(dtype, value))),
         Value::Numbers { dtype, bytes } => {
@@ -269,7 +271,7 @@ fn elements<'a>(dtype: DType, value: &'a Value) -> Box<dyn Iterator<Item = Numbe
                 bytes
                     .chunks(size)
                     .filter_map(move |one| Scalar::from_le_bytes(dtype, one).ok())
-                    .map(Number::Typed),
+                    .map(AttributeNumber::Typed),
             )
         }
         Value::Text(text) if dtype.class() != Class::Text => {
@@ -280,15 +282,15 @@ fn elements<'a>(dtype: DType, value: &'a Value) -> Box<dyn Iterator<Item = Numbe
                     list.split(',')
                         .map(|one| one.trim().trim_matches('"'))
                         .filter(|one| !one.is_empty())
-                        .map(Number::Text),
+                        .map(AttributeNumber::Text),
                 ),
-                None => Box::new(std::iter::once(Number::Text(trimmed))),
+                None => Box::new(std::iter::once(AttributeNumber::Text(trimmed))),
             }
         }
-        Value::Text(text) => Box::new(std::iter::once(Number::Text(text))),
-        Value::Scalar(scalar) => Box::new(std::iter::once(Number::Typed(scalar.clone()))),
+        Value::Text(text) => Box::new(std::iter::once(AttributeNumber::Text(text))),
+        Value::Scalar(scalar) => Box::new(std::iter::once(AttributeNumber::Typed(scalar.clone()))),
         Value::Null | Value::Map(_) => Box::new(std::iter::empty()),
-        _ => Box::new(std::iter::once(Number::Value(value))),
+        _ => Box::new(std::iter::once(AttributeNumber::Value(value))),
     }
 }
 

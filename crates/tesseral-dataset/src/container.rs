@@ -143,7 +143,10 @@ impl Open {
             open_listed(|| store.guarded(|| convention::open(format, Arc::clone(&store), &options)))
         });
         let inner = reopen()?;
-        Ok(Container { reopen: versioned.then_some(Reopened(reopen)), ..self.container(format, inner) })
+        Ok(Container {
+            reopen: versioned.then_some(ReopenContainer(reopen)),
+            ..self.container(format, inner)
+        })
     }
 
     /// Wraps a container that was opened in another way, such as by recovery.
@@ -216,7 +219,7 @@ pub struct Container {
     as_of: Option<TimeRange>,
     limits: Limits,
     /// How to reopen it if others remove parts of it while it is read.
-    reopen: Option<Reopened>,
+    reopen: Option<ReopenContainer>,
     /// Cached index coordinates.
     labels: Arc<LabelCache>,
     /// Roles that arrays have by the attributes of others, once they were asked for.
@@ -226,9 +229,9 @@ pub struct Container {
 }
 
 #[derive(Clone)]
-struct Reopened(Arc<Reopen>);
+struct ReopenContainer(Arc<Reopen>);
 
-impl std::fmt::Debug for Reopened {
+impl std::fmt::Debug for ReopenContainer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Reopened").finish_non_exhaustive()
     }
@@ -375,7 +378,7 @@ impl Container {
         self.execution.cancel.check()?;
         let handle = Handle::new(&*self.inner, index, self.digests)?.with_limits(self.limits);
         let handle = match &self.reopen {
-            Some(Reopened(reopen)) => handle.reopened_by(Arc::clone(reopen), self.inner.name(index)),
+            Some(ReopenContainer(reopen)) => handle.reopened_by(Arc::clone(reopen), self.inner.name(index)),
             None => handle,
         };
         let handle = if self.physical { handle.physical() } else { handle };
@@ -404,7 +407,7 @@ impl Container {
     pub fn versions(&self) -> Result<Vec<Version>> {
         let versions = self.inner.store().guarded(|| self.inner.versions());
         versions.map_err(|error| match &self.reopen {
-            Some(Reopened(reopen)) => judge(error, self.location(), &**reopen),
+            Some(ReopenContainer(reopen)) => judge(error, self.location(), &**reopen),
             None => error,
         })
     }

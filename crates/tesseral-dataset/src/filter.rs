@@ -14,7 +14,7 @@
 use tesseral_core::condition::{Condition, Op};
 use tesseral_core::dtype::Class;
 use tesseral_core::schema::{Enumeration, Labels};
-use tesseral_core::{ArraySchema, DType, Error, Field, Result, Scalar, Slice, Value as Attribute};
+use tesseral_core::{ArraySchema, DType, Error, Field, Result, Scalar, Slice, Value};
 
 use crate::{select, time_condition};
 
@@ -125,30 +125,30 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token)>> {
 }
 
 /// A parsed condition with unresolved names and values.
-enum Tree {
-    And(Vec<Tree>),
-    Or(Vec<Tree>),
-    Not(Box<Tree>),
-    Compare(String, Op, Value),
-    In(String, Vec<Value>),
-    Is(String, Kind),
+enum ConditionTree {
+    And(Vec<ConditionTree>),
+    Or(Vec<ConditionTree>),
+    Not(Box<ConditionTree>),
+    Compare(String, Op, Literal),
+    In(String, Vec<Literal>),
+    Is(String, CellTest),
 }
 
 /// What `is` asks of a cell.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum CellTest {
     Null,
     Nan,
     Finite,
 }
 
 #[derive(Clone, Debug)]
-enum Value {
+enum Literal {
     Number(String),
     Text(String),
 }
 
-impl Value {
+impl Literal {
     fn text(&self) -> &str {
         match self {
             Self::Number(text) | Self::Text(text) => text,
@@ -193,28 +193,28 @@ impl Parser<'_> {
         }
     }
 
-    fn either(&mut self, depth: usize) -> Result<Tree> {
+    fn either(&mut self, depth: usize) -> Result<ConditionTree> {
         let mut parts = vec![self.both(depth)?];
         while self.word("or") {
             parts.push(self.both(depth)?);
         }
-        Ok(if parts.len() == 1 { parts.remove(0) } else { Tree::Or(parts) })
+        Ok(if parts.len() == 1 { parts.remove(0) } else { ConditionTree::Or(parts) })
     }
 
-    fn both(&mut self, depth: usize) -> Result<Tree> {
+    fn both(&mut self, depth: usize) -> Result<ConditionTree> {
         let mut parts = vec![self.parse_operand(depth)?];
         while self.word("and") {
             parts.push(self.parse_operand(depth)?);
         }
-        Ok(if parts.len() == 1 { parts.remove(0) } else { Tree::And(parts) })
+        Ok(if parts.len() == 1 { parts.remove(0) } else { ConditionTree::And(parts) })
     }
 
-    fn parse_operand(&mut self, depth: usize) -> Result<Tree> {
+    fn parse_operand(&mut self, depth: usize) -> Result<ConditionTree> {
         if depth > DEPTH {
             return Err(Error::limit("the depth of a condition", depth as u64, DEPTH as u64));
         }
         if self.word("not") {
-            return Ok(Tree::Not(Box::new(self.parse_operand(depth + 1)?)));
+            return Ok(ConditionTree::Not(Box::new(self.parse_operand(depth + 1)?)));
         }
         match self.next() {
             Some((_, Token::Open)) => {
@@ -227,7 +227,7 @@ impl Parser<'_> {
         }
     }
 
-    fn test(&mut self, at: usize, first: Token) -> Result<Tree> {
+    fn test(&mut self, at: usize, first: Token) -> Result<ConditionTree> {
         let name = match first {
             Token::Name(name) | Token::Word(name) => name,
             Token::Number(_) | Token::Text(_) => {
@@ -238,7 +238,7 @@ impl Parser<'_> {
                 };
                 return match self.next() {
                     Some((_, Token::Name(name) | Token::Word(name))) => {
-                        Ok(Tree::Compare(name, turned(op), value))
+                        Ok(ConditionTree::Compare(name, turned(op), value))
                     }
                     _ => Err(self.odd(at, "expected a name after the comparison")),
                 };
@@ -247,12 +247,12 @@ impl Parser<'_> {
         };
         if self.word("is") {
             let negated = self.word("not");
-            let kinds = [("null", Kind::Null), ("nan", Kind::Nan), ("finite", Kind::Finite)];
+            let kinds = [("null", CellTest::Null), ("nan", CellTest::Nan), ("finite", CellTest::Finite)];
             let Some((_, kind)) = kinds.into_iter().find(|(word, _)| self.word(word)) else {
                 return Err(self.odd(at, "expected `null`, `nan` or `finite` after `is`"));
             };
-            let test = Tree::Is(name, kind);
-            return Ok(if negated { Tree::Not(Box::new(test)) } else { test });
+            let test = ConditionTree::Is(name, kind);
+            return Ok(if negated { ConditionTree::Not(Box::new(test)) } else { test });
         }
         let negated = self.word("not");
         if self.word("in") {
@@ -266,29 +266,29 @@ impl Parser<'_> {
                     None => return Err(self.odd(self.text.len(), "missing `)`")),
                 }
             }
-            let member = Tree::In(name, values);
-            return Ok(if negated { Tree::Not(Box::new(member)) } else { member });
+            let member = ConditionTree::In(name, values);
+            return Ok(if negated { ConditionTree::Not(Box::new(member)) } else { member });
         }
         if negated {
             return Err(self.odd(at, "expected `in` after `not`"));
         }
         match self.next() {
             Some((_, Token::Op(op))) => match self.next() {
-                Some((at, token)) => Ok(Tree::Compare(name, op, self.value(at, token)?)),
+                Some((at, token)) => Ok(ConditionTree::Compare(name, op, self.value(at, token)?)),
                 None => Err(self.odd(self.text.len(), "missing value")),
             },
             _ => Err(self.odd(at, &format!("missing comparison after {name:?}"))),
         }
     }
 
-    fn value(&self, at: usize, token: Token) -> Result<Value> {
+    fn value(&self, at: usize, token: Token) -> Result<Literal> {
         match token {
-            Token::Number(text) => Ok(Value::Number(text)),
-            Token::Text(text) => Ok(Value::Text(text)),
+            Token::Number(text) => Ok(Literal::Number(text)),
+            Token::Text(text) => Ok(Literal::Text(text)),
             Token::Word(word)
                 if ["true", "false", "nan", "inf"].iter().any(|w| word.eq_ignore_ascii_case(w)) =>
             {
-                Ok(Value::Number(match word.to_ascii_lowercase().as_str() {
+                Ok(Literal::Number(match word.to_ascii_lowercase().as_str() {
                     "true" => "1".to_owned(),
                     "false" => "0".to_owned(),
                     other => other.to_owned(),
@@ -311,31 +311,32 @@ fn turned(op: Op) -> Op {
 }
 
 /// Resolves names and values.
-fn resolve(schema: &ArraySchema, tree: &Tree) -> Result<Condition> {
-    let all = |parts: &[Tree]| parts.iter().map(|part| resolve(schema, part)).collect::<Result<Vec<_>>>();
+fn resolve(schema: &ArraySchema, tree: &ConditionTree) -> Result<Condition> {
+    let all =
+        |parts: &[ConditionTree]| parts.iter().map(|part| resolve(schema, part)).collect::<Result<Vec<_>>>();
     Ok(match tree {
-        Tree::And(parts) => Condition::And(all(parts)?),
-        Tree::Or(parts) => Condition::Or(all(parts)?),
-        Tree::Not(part) => Condition::Not(Box::new(resolve(schema, part)?)),
-        Tree::Is(name, kind) => {
+        ConditionTree::And(parts) => Condition::And(all(parts)?),
+        ConditionTree::Or(parts) => Condition::Or(all(parts)?),
+        ConditionTree::Not(part) => Condition::Not(Box::new(resolve(schema, part)?)),
+        ConditionTree::Is(name, kind) => {
             let (name, dtype, _) = column(schema, name)?;
             match kind {
-                Kind::Null => Condition::IsNull { name: name.to_owned() },
-                Kind::Nan => Condition::Not(Box::new(Condition::is_number(name, dtype))),
-                Kind::Finite => Condition::is_finite(name, dtype),
+                CellTest::Null => Condition::IsNull { name: name.to_owned() },
+                CellTest::Nan => Condition::Not(Box::new(Condition::is_number(name, dtype))),
+                CellTest::Finite => Condition::is_finite(name, dtype),
             }
         }
-        Tree::Compare(name, op, value) => {
+        ConditionTree::Compare(name, op, value) => {
             if let Some(dim) = labeled(schema, name) {
                 return placed(schema, dim, &select::meeting(schema, dim, *op, value.text())?);
             }
-            if let (Some((name, units)), Value::Text(text)) = (time_condition::units(schema, name), value) {
+            if let (Some((name, units)), Literal::Text(text)) = (time_condition::units(schema, name), value) {
                 return time_condition::compare(name, units, *op, text).map_err(|e| e.in_array(&schema.name));
             }
             let (name, dtype, labels) = column(schema, name)?;
             compare(name, *op, value, dtype, labels).map_err(|e| e.in_array(&schema.name))?
         }
-        Tree::In(name, values) => {
+        ConditionTree::In(name, values) => {
             if let Some(dim) = labeled(schema, name) {
                 let mut runs = Vec::new();
                 for value in values {
@@ -344,7 +345,7 @@ fn resolve(schema: &ArraySchema, tree: &Tree) -> Result<Condition> {
                 return placed(schema, dim, &runs);
             }
             if let Some((name, units)) = time_condition::units(schema, name)
-                && values.iter().any(|value| matches!(value, Value::Text(_)))
+                && values.iter().any(|value| matches!(value, Literal::Text(_)))
             {
                 let parts =
                     values.iter().map(|value| time_condition::compare(name, units, Op::Eq, value.text()));
@@ -371,7 +372,7 @@ fn column<'a>(schema: &'a ArraySchema, name: &str) -> Result<(&'a str, DType, Op
     let given = |field: &&Field| {
         schema.fields.len() == 1
             && field.name == schema.name
-            && matches!(schema.attributes.get("name"), Some(Attribute::Text(given)) if given == name)
+            && matches!(schema.attributes.get("name"), Some(Value::Text(given)) if given == name)
     };
     let field = schema.fields.iter().find(|f| f.name == name);
     if let Some(field) = field.or_else(|| schema.fields.first().filter(given)) {
@@ -413,7 +414,7 @@ fn placed(schema: &ArraySchema, dim: usize, runs: &[Slice]) -> Result<Condition>
 fn compare(
     name: &str,
     op: Op,
-    value: &Value,
+    value: &Literal,
     dtype: DType,
     labels: Option<&Enumeration>,
 ) -> Result<Condition> {
@@ -431,10 +432,10 @@ fn compare(
 }
 
 /// Returns the code of a label.
-fn code(dtype: DType, enumeration: &Enumeration, value: &Value) -> Option<Scalar> {
+fn code(dtype: DType, enumeration: &Enumeration, value: &Literal) -> Option<Scalar> {
     let place = match (&enumeration.labels, value) {
-        (Labels::Text(labels), Value::Text(text)) => labels.iter().position(|label| label == text),
-        (labels @ Labels::Numbers { dtype, .. }, Value::Number(text) | Value::Text(text)) => {
+        (Labels::Text(labels), Literal::Text(text)) => labels.iter().position(|label| label == text),
+        (labels @ Labels::Numbers { dtype, .. }, Literal::Number(text) | Literal::Text(text)) => {
             let wanted = Scalar::parse(*dtype, text).ok()?;
             (0..labels.len()).find(|&i| {
                 labels.get(i).is_some_and(|l| l.compare(&wanted) == Some(std::cmp::Ordering::Equal))
@@ -446,18 +447,18 @@ fn code(dtype: DType, enumeration: &Enumeration, value: &Value) -> Option<Scalar
 }
 
 /// A comparison with a value of the compared dtype; numbers compare with any numeric dtype.
-fn compare_value(name: &str, op: Op, value: &Value, dtype: DType) -> Result<Condition> {
+fn compare_value(name: &str, op: Op, value: &Literal, dtype: DType) -> Result<Condition> {
     let refuse = || {
         Error::invalid(format!("{name:?} has dtype {dtype}, which is not comparable with {:?}", value.text()))
     };
     let with = |value: Scalar| Condition::Compare { name: name.to_owned(), op, value };
     match (value, dtype.class()) {
-        (Value::Text(text), Class::Text) => Scalar::from_le_bytes(dtype, text.as_bytes()).map(with),
-        (Value::Text(text), Class::Time) => match date(dtype, text) {
+        (Literal::Text(text), Class::Text) => Scalar::from_le_bytes(dtype, text.as_bytes()).map(with),
+        (Literal::Text(text), Class::Time) => match date(dtype, text) {
             Some(date) => Ok(with(date)),
             None => Scalar::parse(dtype, text).map(with),
         },
-        (Value::Number(text), _) => Condition::with_number(name, dtype, op, text).ok_or_else(refuse),
+        (Literal::Number(text), _) => Condition::with_number(name, dtype, op, text).ok_or_else(refuse),
         _ => Err(refuse()),
     }
 }
@@ -554,7 +555,7 @@ mod tests {
     #[test]
     fn the_only_field_is_found_by_its_user_defined_name() {
         let mut schema = ArraySchema::dense("0/2", DType::Int32, &[4], &[4]);
-        schema.attributes.insert("name".to_owned(), Attribute::from("t"));
+        schema.attributes.insert("name".to_owned(), Value::from("t"));
         assert_eq!(parse(&schema, "t > 5").unwrap(), less("0/2", Op::Gt, Scalar::from_element(5_i32)));
         let error = parse(&schema, "x > 5").unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::NotFound { candidates, .. } if *candidates == ["0/2"]));

@@ -34,7 +34,7 @@ type Identity = (u64, u64);
 
 /// Kind of an output, which determines what it can replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum OutputKind {
     /// A file or folder of a format.
     Dataset { folder: bool },
     /// Any other file.
@@ -45,7 +45,7 @@ enum Kind {
 #[derive(Clone, Debug)]
 pub struct Output {
     path: PathBuf,
-    kind: Kind,
+    kind: OutputKind,
     overwrite: Overwrite,
     sources: Vec<PathBuf>,
     in_place: bool,
@@ -54,7 +54,7 @@ pub struct Output {
 }
 
 impl Output {
-    fn new(path: &Path, kind: Kind) -> Self {
+    fn new(path: &Path, kind: OutputKind) -> Self {
         let path = path.to_path_buf();
         Self {
             path,
@@ -69,12 +69,12 @@ impl Output {
 
     /// Creates an output that is a file or folder of a format.
     pub fn dataset(path: impl AsRef<Path>, folder: bool) -> Self {
-        Self::new(path.as_ref(), Kind::Dataset { folder })
+        Self::new(path.as_ref(), OutputKind::Dataset { folder })
     }
 
     /// Creates an output that is any other file, such as a table.
     pub fn document(path: impl AsRef<Path>) -> Self {
-        Self::new(path.as_ref(), Kind::Document)
+        Self::new(path.as_ref(), OutputKind::Document)
     }
 
     /// Sets whether an existing output can be replaced. Default: false.
@@ -140,7 +140,7 @@ impl Output {
         if self.overwrite == Overwrite::Replace {
             rules.check(&self.path)?;
         }
-        let folder = self.kind == Kind::Dataset { folder: true };
+        let folder = self.kind == OutputKind::Dataset { folder: true };
         let staged = StagedPath::new(&self.path, folder, self.overwrite)?;
         Ok(StagedOutput { staged, checks: Checks::Local(rules) })
     }
@@ -215,7 +215,7 @@ impl StagedOutput {
 #[derive(Debug)]
 struct Rules {
     path: PathBuf,
-    kind: Kind,
+    kind: OutputKind,
     /// Sources, unless they can be replaced.
     sources: HashSet<Identity>,
     /// Folders that contain a source.
@@ -290,15 +290,15 @@ impl Rules {
             return Err(cannot_replace(path, "it is the source").hint("choose another name"));
         }
         match self.kind {
-            Kind::Document if found.is_dir() => {
+            OutputKind::Document if found.is_dir() => {
                 Err(Error::invalid(format!("{} is a folder", path.display())))
             }
-            Kind::Document | Kind::Dataset { .. } if !found.is_dir() && !found.is_file() => {
+            OutputKind::Document | OutputKind::Dataset { .. } if !found.is_dir() && !found.is_file() => {
                 Err(cannot_replace(path, "it is neither a file nor a folder"))
             }
-            Kind::Document => Ok(()),
-            Kind::Dataset { .. } if found.is_file() && found.len() == 0 => Ok(()),
-            Kind::Dataset { .. } => self.check_dataset(now, found.is_dir()),
+            OutputKind::Document => Ok(()),
+            OutputKind::Dataset { .. } if found.is_file() && found.len() == 0 => Ok(()),
+            OutputKind::Dataset { .. } => self.check_dataset(now, found.is_dir()),
         }
     }
 

@@ -93,7 +93,7 @@ pub fn overview(array: &Array, selection: &Selection, most: [usize; 2]) -> Resul
     let mut bins = Bins::new(&shape);
     let budget = array.options().memory.map_or(BLOCK, |memory| (memory / 4).clamp(1, BLOCK));
     for part in array.blocks(&selection, budget)? {
-        let single = || vec![Run { point: 0, positions: 1 }];
+        let single = || vec![PointRun { point: 0, positions: 1 }];
         let runs = |axis: usize| bins.runs(&selection, &part, axis, dims[axis]);
         let (rows, columns) = match dims.len() {
             0 => (single(), single()),
@@ -135,7 +135,7 @@ fn sparser(array: &Array, selection: &Selection, dims: &[usize], most: [usize; 2
 }
 
 /// Run of adjacent positions along a dimension that belong to one point.
-struct Run {
+struct PointRun {
     /// Contribution of the positions to the index of their point.
     point: usize,
     positions: usize,
@@ -172,7 +172,7 @@ impl Bins {
     }
 
     /// Runs of positions of a part along an axis, by point: at most as many as the axis has points.
-    fn runs(&self, whole: &Selection, part: &Selection, axis: usize, d: usize) -> Vec<Run> {
+    fn runs(&self, whole: &Selection, part: &Selection, axis: usize, d: usize) -> Vec<PointRun> {
         let (all, own) = (whole.slices()[d], part.slices()[d]);
         let (points, count) = (self.shape[axis] as u128, u128::from(all.count().max(1)));
         let stride = if axis == 0 { self.columns } else { 1 };
@@ -184,13 +184,19 @@ impl Bins {
             let point = at * points / count;
             let next = ((point + 1) * count).div_ceil(points).clamp(at + 1, end);
             let index = |n: u128| usize::try_from(n).unwrap_or(0);
-            runs.push(Run { point: index(point) * stride, positions: index(next - at) });
+            runs.push(PointRun { point: index(point) * stride, positions: index(next - at) });
             at = next;
         }
         runs
     }
 
-    fn add<T: Element>(&mut self, cells: &[u8], validity: Option<&[u8]>, rows: &[Run], columns: &[Run]) {
+    fn add<T: Element>(
+        &mut self,
+        cells: &[u8],
+        validity: Option<&[u8]>,
+        rows: &[PointRun],
+        columns: &[PointRun],
+    ) {
         let size = size_of::<T>();
         let mut first = 0;
         let all_rows = rows.iter().flat_map(|run| std::iter::repeat_n(run.point, run.positions));

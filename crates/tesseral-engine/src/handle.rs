@@ -26,7 +26,7 @@ const STREAMED: u64 = 1 << 20;
 pub struct Handle {
     source: Arc<dyn ArraySource>,
     store: Arc<dyn Store>,
-    verified: Option<Arc<Verified>>,
+    verified: Option<Arc<VerifiedBlocks>>,
     /// How the source is reopened if listed objects are missing.
     pub(crate) origin: Option<Arc<Origin>>,
     limits: Limits,
@@ -209,7 +209,12 @@ impl Handle {
 
     /// Verifies the digests of blocks that intersect a range by streaming their bytes. Threads that need the same blocks wait
     /// for the first of them.
-    fn stream_digests(&self, verified: &Verified, span: &DigestSpan<'_>, touched: &Range<u64>) -> Result<()> {
+    fn stream_digests(
+        &self,
+        verified: &VerifiedBlocks,
+        span: &DigestSpan<'_>,
+        touched: &Range<u64>,
+    ) -> Result<()> {
         let _one_at_a_time = verified.streaming.lock().unwrap_or_else(PoisonError::into_inner);
         let object = self.source.object(span.object);
         // Small blocks are read many at a time.
@@ -294,7 +299,7 @@ impl SourceLayer for MaskedSource {
 /// Verified blocks: a bitmap in pages per object, so that any numbering is cheap. The first page, and the first one that hashes
 /// to a slot of the table, are found without a lock. The table is made for the second page: most of very many arrays have one.
 #[derive(Debug, Default)]
-struct Verified {
+struct VerifiedBlocks {
     /// Held while digests of streamed bytes are computed.
     streaming: Mutex<()>,
     first: Slot,
@@ -318,7 +323,7 @@ fn empty_page() -> Box<Page> {
     Box::new([const { AtomicU64::new(0) }; PAGE_WORDS])
 }
 
-impl Verified {
+impl VerifiedBlocks {
     fn position(object: u32, number: u64) -> (PageKey, usize, u64) {
         let bit = number % PAGE_BITS;
         // Below PAGE_WORDS by construction.
@@ -381,7 +386,7 @@ mod tests {
 
     #[test]
     fn supports_any_numbering() {
-        let verified = Verified::default();
+        let verified = VerifiedBlocks::default();
         let end = SLOTS * PAGE_BITS;
         for object in [0, 1, 3, 256, u32::MAX] {
             for id in [0, 1, 63, 64, 4095, 4096, end - 1, end, u64::MAX] {

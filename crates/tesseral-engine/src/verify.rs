@@ -409,11 +409,11 @@ struct ColumnCheck<'a> {
     size: usize,
     nullable: bool,
     cells: Cells,
-    statistics: Option<Statistics>,
+    statistics: Option<StatisticsCheck>,
 }
 
 /// Statistics of the decoded cells of a column.
-struct Statistics {
+struct StatisticsCheck {
     dtype: DType,
     /// Values that the stored statistics count as null.
     missing: Vec<Scalar>,
@@ -430,7 +430,7 @@ impl<'a> ColumnCheck<'a> {
     fn new(handle: &'a Handle, chunk: &'a PlannedChunk, column: Column, statistics: bool) -> Result<Self> {
         let (size, nullable) =
             if is_packed(handle, column) { (0, false) } else { column_layout(handle.schema(), column)? };
-        let statistics = if statistics { Statistics::for_chunk(handle, chunk, column) } else { None };
+        let statistics = if statistics { StatisticsCheck::for_chunk(handle, chunk, column) } else { None };
         Ok(Self { handle, chunk, column, size, nullable, cells: Cells::new(size, nullable), statistics })
     }
 
@@ -519,7 +519,7 @@ fn is_packed(handle: &Handle, column: Column) -> bool {
     matches!(column, Column::Field(f) if handle.schema().fields[usize::from(f)].dtype == DType::Bitmask)
 }
 
-impl Statistics {
+impl StatisticsCheck {
     /// Initial state; `None` for columns without comparable statistics.
     fn for_chunk(handle: &Handle, chunk: &PlannedChunk, column: Column) -> Option<Self> {
         let schema = handle.schema();

@@ -136,11 +136,11 @@ pub struct StoredChunk {
 /// Writes of a placed chunk that are not done yet.
 #[derive(Debug, Default)]
 pub struct Pending<'a> {
-    writes: Vec<Write<'a>>,
+    writes: Vec<PendingWrite<'a>>,
 }
 
 #[derive(Debug)]
-struct Write<'a> {
+struct PendingWrite<'a> {
     object: Arc<Box<dyn Staged>>,
     offset: u64,
     bytes: Cow<'a, [u8]>,
@@ -149,7 +149,7 @@ struct Write<'a> {
 impl<'a> Pending<'a> {
     /// Adds bytes for an offset of an object.
     pub fn push(&mut self, object: &Arc<Box<dyn Staged>>, offset: u64, bytes: Cow<'a, [u8]>) {
-        self.writes.push(Write { object: Arc::clone(object), offset, bytes });
+        self.writes.push(PendingWrite { object: Arc::clone(object), offset, bytes });
     }
 
     /// Appends the writes of another value.

@@ -40,7 +40,7 @@ pub(crate) struct Hdf5Array {
 }
 
 /// Where the bytes of a chunk are.
-enum Location {
+enum ChunkStorage {
     /// In the object header.
     Header,
     At(ChunkLocation),
@@ -108,11 +108,11 @@ impl Hdf5Array {
         }
     }
 
-    fn locate(&self, coords: &[u64], tile: &Region) -> Result<Location> {
+    fn locate(&self, coords: &[u64], tile: &Region) -> Result<ChunkStorage> {
         let bytes = tile.cells().and_then(|cells| cells.checked_mul(self.cell.size as u64));
         match &self.layout {
-            Layout::Compact(_) => Ok(Location::Header),
-            Layout::Contiguous(None) => Ok(Location::Unwritten),
+            Layout::Compact(_) => Ok(ChunkStorage::Header),
+            Layout::Contiguous(None) => Ok(ChunkStorage::Unwritten),
             Layout::Contiguous(Some(address)) => {
                 let start = first_cell(&self.stored, tile)
                     .and_then(|cell| cell.checked_mul(self.cell.size as u64))
@@ -120,11 +120,11 @@ impl Hdf5Array {
                 let number = self.grid.linear(coords);
                 let location =
                     start.zip(bytes).map(|(address, len)| ChunkLocation { number, address, len, mask: 0 });
-                location.map(Location::At).ok_or_else(|| self.corrupt(*address, "offset beyond 2^64"))
+                location.map(ChunkStorage::At).ok_or_else(|| self.corrupt(*address, "offset beyond 2^64"))
             }
             Layout::Chunked(_) => {
                 let found = self.index()?.get(self.grid.linear(coords));
-                Ok(found.map_or(Location::Unwritten, |chunk| Location::At(*chunk)))
+                Ok(found.map_or(ChunkStorage::Unwritten, |chunk| ChunkStorage::At(*chunk)))
             }
         }
     }
@@ -140,13 +140,13 @@ impl Hdf5Array {
         let location = self.locate(coords, &tile)?;
         let (tile, offset, len, access) = match location {
             // Decoded from the fill value, in any piece.
-            Location::Unwritten => (region.clone(), 0, 0, Access::Coded { granule: Some(1) }),
+            ChunkStorage::Unwritten => (region.clone(), 0, 0, Access::Coded { granule: Some(1) }),
             // The parser has the bytes of compact cells already.
-            Location::Header => {
+            ChunkStorage::Header => {
                 self.file.limits.check_chunk(raw(tile.cells()))?;
                 (tile, 0, 0, Access::Coded { granule: None })
             }
-            Location::At(location) => {
+            ChunkStorage::At(location) => {
                 let plain = self.pipeline.is_plain(location.mask);
                 self.check_location(&location, raw(tile.cells()), plain)?;
                 let direct = plain && self.cell.cell != CellLen::Var;

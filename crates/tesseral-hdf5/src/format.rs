@@ -10,7 +10,7 @@ use tesseral_format::{
 };
 use tesseral_store::Store;
 
-use crate::open::{Opened, SIGNATURE};
+use crate::open::{OpenedFile, SIGNATURE};
 
 /// HDF5 files, among them NetCDF-4.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,12 +23,12 @@ const EXTENSIONS: [&str; 6] = ["h5", "hdf5", "nc", "nc4", "he5", "hdf"];
 #[derive(Debug)]
 struct Hdf5Container {
     store: Arc<dyn Store>,
-    opened: Opened,
+    opened: OpenedFile,
 }
 
 impl Hdf5Container {
     fn open(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
-        let opened = Opened::new(&store, options)?;
+        let opened = OpenedFile::new(&store, options)?;
         Ok(Self { store, opened })
     }
 }

@@ -18,14 +18,14 @@ use crate::file::File;
 
 /// A member of a group.
 #[derive(Debug)]
-pub(crate) struct Member {
+pub(crate) struct GroupLink {
     pub(crate) name: String,
     /// File and path of a member of another file.
     pub(crate) external: Option<String>,
     order: Option<u64>,
 }
 
-impl Member {
+impl GroupLink {
     fn of_link(link: LinkMessage) -> Self {
         let external = match link.target {
             LinkTarget::External { filename, path } => Some(format!("{filename}:{path}")),
@@ -36,13 +36,13 @@ impl Member {
 }
 
 /// Lists the members of a group: in creation order if the group stores it, else by name.
-pub(crate) fn members(file: &File, group: &Group) -> Result<Vec<Member>> {
+pub(crate) fn members(file: &File, group: &Group) -> Result<Vec<GroupLink>> {
     let header = file.parser.get_or_parse_header(group.address()).map_err(|e| file.error(e, "a group"))?;
     let mut members = Vec::new();
     for message in &header.messages {
         match message {
             HdfMessage::SymbolTable(table) => symbol_table(file, table, &mut members)?,
-            HdfMessage::Link(link) => members.push(Member::of_link(link.clone())),
+            HdfMessage::Link(link) => members.push(GroupLink::of_link(link.clone())),
             HdfMessage::LinkInfo(info) if !file.is_undefined(info.fractal_heap_address) => {
                 dense(file, info, &mut members)?;
             }
@@ -58,7 +58,7 @@ pub(crate) fn members(file: &File, group: &Group) -> Result<Vec<Member>> {
     Ok(members)
 }
 
-fn dense(file: &File, info: &LinkInfoMessage, members: &mut Vec<Member>) -> Result<()> {
+fn dense(file: &File, info: &LinkInfoMessage, members: &mut Vec<GroupLink>) -> Result<()> {
     let (storage, offset, length) = (&*file.storage, file.offset_size, file.length_size);
     let failed = |e| file.error(e, "the links of a group");
     let heap =
@@ -77,12 +77,12 @@ fn dense(file: &File, info: &LinkInfoMessage, members: &mut Vec<Member>) -> Resu
         let bytes =
             heap.get_object_storage_cached(&heap_id, storage, offset, length, &mut blocks).map_err(failed)?;
         let link = link::parse(&mut Cursor::new(&bytes), offset, length, bytes.len()).map_err(failed)?;
-        members.push(Member::of_link(link));
+        members.push(GroupLink::of_link(link));
     }
     Ok(())
 }
 
-fn symbol_table(file: &File, table: &SymbolTableMessage, members: &mut Vec<Member>) -> Result<()> {
+fn symbol_table(file: &File, table: &SymbolTableMessage, members: &mut Vec<GroupLink>) -> Result<()> {
     let (storage, offset, length) = (&*file.storage, file.offset_size, file.length_size);
     let failed = |e| file.error(e, "the symbol table of a group");
     let heap = LocalHeap::parse_at_storage(storage, table.heap_address, offset, length).map_err(failed)?;
@@ -114,7 +114,7 @@ fn symbol_table(file: &File, table: &SymbolTableMessage, members: &mut Vec<Membe
                 let object = file.storage.describe();
                 return Err(Error::corrupt("the symbol table of a group", object, address, detail));
             };
-            members.push(Member { name: name.to_owned(), external: None, order: None });
+            members.push(GroupLink { name: name.to_owned(), external: None, order: None });
         }
     }
     Ok(())

@@ -33,7 +33,7 @@ pub(crate) struct Unread {
 
 /// The content of a file.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedFile {
     pub(crate) file: File,
     pub(crate) names: Vec<String>,
     pub(crate) arrays: Vec<Arc<Hdf5Array>>,
@@ -57,7 +57,7 @@ fn signature(store: &dyn Store, len: u64) -> Result<u64> {
 }
 
 /// Objects found on the way through the groups.
-struct Walk<'a> {
+struct GroupWalk<'a> {
     file: &'a File,
     options: &'a OpenOptions,
     datasets: Vec<(String, DatasetInfo)>,
@@ -68,7 +68,7 @@ struct Walk<'a> {
     objects: usize,
 }
 
-impl Walk<'_> {
+impl GroupWalk<'_> {
     fn group(&mut self, path: &str, group: &Group, depth: usize) -> Result<()> {
         self.options.cancel.check()?;
         if depth > self.options.limits.depth {
@@ -154,7 +154,7 @@ fn is_absent(error: &ParserError) -> bool {
     }
 }
 
-impl Opened {
+impl OpenedFile {
     pub(crate) fn new(store: &Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
         let len = store.len("")?;
         let base = signature(&**store, len)?;
@@ -165,7 +165,7 @@ impl Opened {
             return Err(Error::truncated("file", file.storage.describe(), 0, end, len));
         }
         let root = file.parser.root_group().map_err(|e| file.error(e, "the root group"))?;
-        let mut walk = Walk {
+        let mut walk = GroupWalk {
             file: &file,
             options,
             datasets: Vec::new(),
@@ -175,7 +175,7 @@ impl Opened {
             objects: 0,
         };
         walk.group("", &root, 0)?;
-        let Walk { datasets, mut groups, unread, .. } = walk;
+        let GroupWalk { datasets, mut groups, unread, .. } = walk;
         let attributes = groups.shift_remove("").unwrap_or_default();
         let scales = Scales::new(datasets.iter().map(|(path, info)| (path.as_str(), info)));
         let mut opened = Self {

@@ -46,12 +46,12 @@ pub(super) fn run(plan: &Plan, operation: &Operation) -> Result<QueryOutcome> {
 
 /// Values of one variable.
 #[derive(Clone, Debug)]
-enum Column {
+enum Observations {
     Floats(Vec<f64>),
     Integers(Vec<i128>),
 }
 
-impl Column {
+impl Observations {
     fn len(&self) -> usize {
         match self {
             Self::Floats(values) => values.len(),
@@ -96,14 +96,14 @@ impl Column {
 
 /// One variable over the observations that count.
 #[derive(Clone, Debug, Default)]
-struct Variable {
+struct VariableMoments {
     moments: Moments,
     /// An observation is NaN or infinite.
     undefined: bool,
 }
 
-impl Variable {
-    fn add(&mut self, column: &Column) {
+impl VariableMoments {
+    fn add(&mut self, column: &Observations) {
         let finite: Vec<usize> = (0..column.len()).filter(|&i| column.is_finite(i)).collect();
         if finite.len() == column.len() {
             column.add_to(&mut self.moments);
@@ -120,7 +120,7 @@ struct Pair {
     count: u64,
     products: Products,
     /// Both over the observations that have both, where some cells do not count.
-    own: Option<Box<[Variable; 2]>>,
+    own: Option<Box<[VariableMoments; 2]>>,
 }
 
 /// State of all pairs of variables.
@@ -130,7 +130,7 @@ struct Table {
     /// Whether cells can be missing.
     gaps: bool,
     /// Over all observations, unless some cells may not count.
-    variables: Vec<Variable>,
+    variables: Vec<VariableMoments>,
     /// Of variables `i <= j`, at `i * order + j`.
     pairs: Vec<Pair>,
 }
@@ -138,7 +138,7 @@ struct Table {
 impl Table {
     fn new(plan: &Plan, over: usize, order: usize, gaps: bool) -> Result<Self> {
         let pairs = (order as u64).saturating_mul(order as u64);
-        let each = size_of::<Pair>() + if gaps { size_of::<[Variable; 2]>() } else { 0 };
+        let each = size_of::<Pair>() + if gaps { size_of::<[VariableMoments; 2]>() } else { 0 };
         plan.array.options().check_memory("the matrix", pairs.saturating_mul(each as u64))?;
         let own = gaps.then(Box::default);
         let pair = Pair { own, ..Pair::default() };
@@ -146,13 +146,13 @@ impl Table {
             over,
             order,
             gaps,
-            variables: vec![Variable::default(); order],
+            variables: vec![VariableMoments::default(); order],
             pairs: vec![pair; order * order],
         })
     }
 
     /// The exact sums of a pair: its products, and its variables; `None` without observations.
-    fn pair(&self, i: usize, j: usize) -> Option<(&Pair, &Variable, &Variable)> {
+    fn pair(&self, i: usize, j: usize) -> Option<(&Pair, &VariableMoments, &VariableMoments)> {
         let (i, j) = (i.min(j), i.max(j));
         let pair = &self.pairs[i * self.order + j];
         let (x, y) = match pair.own.as_deref() {
@@ -211,15 +211,15 @@ impl Table {
         let dtype = plan.array.selected_field().dtype;
         // Observations of one variable side by side.
         let place = |i: usize| if self.over == 0 { i % order * rows + i / order } else { i };
-        let columns: Vec<Column> = dispatch_element!(dtype, T => {
+        let columns: Vec<Observations> = dispatch_element!(dtype, T => {
             let cells = || block.bytes().chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>);
             let each = |i: usize| i * rows..(i + 1) * rows;
             if T::IS_FLOAT {
                 let values = placed(rows * order, cells().map(|x| x.to_f64()), place);
-                (0..order).map(|i| Column::Floats(values[each(i)].to_vec())).collect()
+                (0..order).map(|i| Observations::Floats(values[each(i)].to_vec())).collect()
             } else {
                 let values = placed(rows * order, cells().map(|x| x.to_i128()), place);
-                (0..order).map(|i| Column::Integers(values[each(i)].to_vec())).collect()
+                (0..order).map(|i| Observations::Integers(values[each(i)].to_vec())).collect()
             }
         }, else => return Err(Error::unsupported(format!("matrices of {dtype}"))));
         if !self.gaps {
@@ -237,7 +237,7 @@ impl Table {
     }
 
     /// Adds observations that all variables have.
-    fn add_complete(&mut self, columns: &[Column], rows: usize) {
+    fn add_complete(&mut self, columns: &[Observations], rows: usize) {
         for (variable, column) in self.variables.iter_mut().zip(columns) {
             variable.add(column);
         }
@@ -254,7 +254,7 @@ impl Table {
     }
 
     /// Adds observations that not all variables have.
-    fn add_common<'a>(&mut self, columns: &[Column], counts: impl Fn(usize) -> &'a [bool]) {
+    fn add_common<'a>(&mut self, columns: &[Observations], counts: impl Fn(usize) -> &'a [bool]) {
         for i in 0..self.order {
             for j in i..self.order {
                 let both = counts(i).iter().zip(counts(j)).enumerate();

@@ -27,7 +27,7 @@ pub(crate) struct Folder {
 
 /// A name in an open folder; the entry need not exist.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct FolderEntry {
     folder: Arc<Folder>,
     name: OsString,
 }
@@ -128,8 +128,8 @@ impl Folder {
     }
 
     /// Returns the entry of a name in this folder.
-    pub(crate) fn entry(self: &Arc<Self>, name: impl Into<OsString>) -> Entry {
-        Entry { folder: Arc::clone(self), name: name.into() }
+    pub(crate) fn entry(self: &Arc<Self>, name: impl Into<OsString>) -> FolderEntry {
+        FolderEntry { folder: Arc::clone(self), name: name.into() }
     }
 
     /// Makes the entries durable.
@@ -196,7 +196,7 @@ impl Folder {
     }
 }
 
-impl Entry {
+impl FolderEntry {
     /// Opens the parent folder of a path and returns the entry of its last component. Creates missing folders.
     pub(crate) fn of_path(path: &Path) -> Result<Self> {
         let name = path.file_name().ok_or_else(|| {

@@ -84,18 +84,18 @@ pub(crate) fn close_kept() {
 }
 
 /// A file being written whose handle is closed when the process runs out of handles, and reopened on demand.
-pub(crate) struct Reopened {
+pub(crate) struct ReopenedFile {
     reopen: Box<dyn Fn() -> io::Result<File> + Send + Sync>,
     file: Mutex<Option<Arc<File>>>,
 }
 
-impl std::fmt::Debug for Reopened {
+impl std::fmt::Debug for ReopenedFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reopened").field("file", &self.file).finish_non_exhaustive()
     }
 }
 
-impl Reopened {
+impl ReopenedFile {
     /// An open file and the function that reopens it.
     pub(crate) fn new(
         file: File,
@@ -117,7 +117,7 @@ impl Reopened {
     }
 }
 
-impl Cache for Reopened {
+impl Cache for ReopenedFile {
     fn close_all(&self) {
         let closed = self.file.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(closed);
@@ -139,7 +139,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");
         let again = path.clone();
-        let kept = Reopened::new(File::create_new(&path).unwrap(), move || {
+        let kept = ReopenedFile::new(File::create_new(&path).unwrap(), move || {
             File::options().read(true).write(true).open(&again)
         });
         kept.get().unwrap().write_all_at(b"abcd", 0).unwrap();

@@ -47,7 +47,7 @@ impl Identity {
     ///
     /// Systems set the modification time at the start of a write and the length once bytes are copied. A file that is being
     /// appended to can therefore show a new time with the old length, so that such a file is examined again for a moment.
-    fn change(&self, file: &File) -> Option<Change> {
+    fn change(&self, file: &File) -> Option<FileChange> {
         let state = || file.metadata().ok().map(|metadata| Self::new(&metadata));
         let mut now = state()?;
         for _ in 0..APPEND_CHECKS {
@@ -62,12 +62,12 @@ impl Identity {
         self.difference(&now)
     }
 
-    fn difference(&self, now: &Self) -> Option<Change> {
+    fn difference(&self, now: &Self) -> Option<FileChange> {
         if self == now {
             return None;
         }
         if (self.device, self.inode) != (now.device, now.inode) {
-            return Some(Change { grown: false, detail: "the file was replaced".to_owned() });
+            return Some(FileChange { grown: false, detail: "the file was replaced".to_owned() });
         }
         let detail = match self.len == now.len {
             true => "the file was modified after it was opened".to_owned(),
@@ -75,12 +75,12 @@ impl Identity {
                 format!("the length changed from {} to {} bytes after the file was opened", self.len, now.len)
             }
         };
-        Some(Change { grown: now.len > self.len, detail })
+        Some(FileChange { grown: now.len > self.len, detail })
     }
 }
 
 #[derive(Debug)]
-struct Change {
+struct FileChange {
     /// Returns whether the file grew, which suggests an append.
     grown: bool,
     detail: String,
@@ -198,7 +198,7 @@ impl OpenFile {
         self.used.fetch_max(operation, SeqCst);
     }
 
-    fn change(&self) -> Option<Change> {
+    fn change(&self) -> Option<FileChange> {
         self.identity?.change(&self.file)
     }
 }

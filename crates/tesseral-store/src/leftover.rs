@@ -18,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tesseral_core::Result;
 
-use crate::folder::{Entry, Folder};
+use crate::folder::{Folder, FolderEntry};
 
 /// Prefix of unpublished files. Listings skip them.
 pub(crate) const PREFIX: &str = ".tesseral-";
@@ -132,7 +132,7 @@ fn parse(name: &str) -> Option<(&str, Owner)> {
 }
 
 /// Returns whether the process would be visible: systems can hide processes of other users.
-fn may_judge(entry: &Entry) -> bool {
+fn may_judge(entry: &FolderEntry) -> bool {
     let user = fs::metadata("/proc/self").map(|m| m.uid()).ok();
     let owner = entry.stat().ok().flatten().map(|stat| stat.st_uid);
     user.is_some_and(|user| user == 0 || Some(user) == owner)
@@ -140,7 +140,7 @@ fn may_judge(entry: &Entry) -> bool {
 
 /// Finds leftovers of ended processes in a folder, of one target or of all. With `doubtful`, includes entries of unknown
 /// processes that are unchanged for a day.
-fn find(folder: &Arc<Folder>, target: Option<&OsStr>, doubtful: bool) -> Result<Vec<Entry>> {
+fn find(folder: &Arc<Folder>, target: Option<&OsStr>, doubtful: bool) -> Result<Vec<FolderEntry>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let mut found = Vec::new();
     for name in folder.names()? {
@@ -164,7 +164,7 @@ fn find(folder: &Arc<Folder>, target: Option<&OsStr>, doubtful: bool) -> Result<
 }
 
 /// Finds leftovers of earlier writers, as [`find`] with `doubtful`.
-pub(crate) fn list(folder: &Arc<Folder>, target: Option<&OsStr>) -> Result<Vec<Entry>> {
+pub(crate) fn list(folder: &Arc<Folder>, target: Option<&OsStr>) -> Result<Vec<FolderEntry>> {
     find(folder, target, true)
 }
 
@@ -176,7 +176,7 @@ pub(crate) fn sweep(folder: &Arc<Folder>, target: Option<&OsStr>) {
 }
 
 /// Removes the entry that an earlier attempt created for a target, by its name. Other names are ignored.
-pub(crate) fn discard(target: &Entry, name: &str) {
+pub(crate) fn discard(target: &FolderEntry, name: &str) {
     if parse(name).is_some_and(|(made_for, _)| target.name().to_string_lossy() == made_for) {
         let _ = target.beside(name).remove_tree();
     }

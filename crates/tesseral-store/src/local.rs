@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use bytes::Bytes;
 use tesseral_core::{Error, Result};
 
-use crate::folder::{Entry, Folder, parent};
+use crate::folder::{Folder, FolderEntry, parent};
 use crate::handles;
 use crate::identity::OpenFile;
 use crate::leftover;
@@ -51,12 +51,12 @@ pub struct LocalStore {
 /// Open files, each with the number of its last use.
 #[derive(Debug, Default)]
 struct RecentFiles {
-    files: HashMap<String, (Arc<Opened>, u64)>,
+    files: HashMap<String, (Arc<MappedFile>, u64)>,
     uses: u64,
 }
 
 impl RecentFiles {
-    fn get(&mut self, object: &str) -> Option<Arc<Opened>> {
+    fn get(&mut self, object: &str) -> Option<Arc<MappedFile>> {
         let (opened, used) = self.files.get_mut(object)?;
         self.uses += 1;
         *used = self.uses;
@@ -65,7 +65,7 @@ impl RecentFiles {
 
     /// Adds a file. If the cache is full, returns the least recently used file, to be closed.
     #[must_use]
-    fn insert(&mut self, object: &str, opened: Arc<Opened>) -> Option<Arc<Opened>> {
+    fn insert(&mut self, object: &str, opened: Arc<MappedFile>) -> Option<Arc<MappedFile>> {
         let mut closed = None;
         if self.files.len() >= handles::most_kept() {
             let oldest = self.files.iter().min_by_key(|(_, (_, used))| *used).map(|(name, _)| name.clone());
@@ -96,7 +96,7 @@ impl handles::Cache for OpenFiles {
 }
 
 #[derive(Debug)]
-struct Opened {
+struct MappedFile {
     file: Arc<OpenFile>,
     map: Map,
 }
@@ -152,9 +152,9 @@ impl LocalStore {
 
     /// Returns the directory entry of an object to write or remove, creating its folder if `create` is set. Links are followed
     /// in the path of the root, which the caller chose, but not below it.
-    fn entry(&self, object: &str, create: bool) -> Result<Entry> {
+    fn entry(&self, object: &str, create: bool) -> Result<FolderEntry> {
         if object.is_empty() {
-            return Entry::of_path(&self.root);
+            return FolderEntry::of_path(&self.root);
         }
         self.check_name(object)?;
         let (folder, name) = object.rsplit_once('/').unwrap_or(("", object));
@@ -175,7 +175,7 @@ impl LocalStore {
     }
 
     /// Calls `remove`; missing entries and folders are not an error.
-    fn remove_by(&self, object: &str, remove: impl FnOnce(&Entry) -> Result<()>) -> Result<()> {
+    fn remove_by(&self, object: &str, remove: impl FnOnce(&FolderEntry) -> Result<()>) -> Result<()> {
         self.forget(object);
         match self.entry(object, false).and_then(|entry| remove(&entry)) {
             Err(e) if is_missing(&e) => Ok(()),
@@ -184,7 +184,7 @@ impl LocalStore {
     }
 
     /// Leftovers of earlier writers next to the root and, if it is a folder, in it.
-    fn left(&self) -> Result<Vec<Entry>> {
+    fn left(&self) -> Result<Vec<FolderEntry>> {
         let beside = Arc::new(Folder::open(parent(&self.root))?);
         let mut found = leftover::list(&beside, Some(self.root.file_name().unwrap_or_default()))?;
         if self.root.is_dir() {
@@ -209,13 +209,13 @@ impl LocalStore {
         }
     }
 
-    fn opened(&self, object: &str) -> Result<Arc<Opened>> {
+    fn opened(&self, object: &str) -> Result<Arc<MappedFile>> {
         let opened = self.kept_or_opened(object)?;
         opened.file.used_by(self.watcher.last_begun());
         Ok(opened)
     }
 
-    fn kept_or_opened(&self, object: &str) -> Result<Arc<Opened>> {
+    fn kept_or_opened(&self, object: &str) -> Result<Arc<MappedFile>> {
         if let Some(opened) = self.open.lock().get(object) {
             return Ok(opened);
         }
@@ -239,7 +239,7 @@ impl LocalStore {
             }
             _ => Map::None,
         };
-        let opened = Arc::new(Opened { file, map });
+        let opened = Arc::new(MappedFile { file, map });
         if !scarce {
             let mut open = self.open.lock();
             if let Some(other) = open.get(object) {
@@ -276,7 +276,7 @@ impl LocalStore {
         Ok(ObjectBytes { start: range.start, len, bytes: bytes.into() })
     }
 
-    fn file_len(&self, object: &str, opened: &Opened) -> Result<u64> {
+    fn file_len(&self, object: &str, opened: &MappedFile) -> Result<u64> {
         let metadata = opened.file.file.metadata().map_err(|e| self.io("stat", object, e))?;
         self.len_of(object, &metadata)
     }
@@ -289,7 +289,7 @@ impl LocalStore {
     }
 
     /// Returns the mapped bytes if the file still has the length of the map.
-    fn mapped(opened: &Opened) -> Result<Option<Bytes>> {
+    fn mapped(opened: &MappedFile) -> Result<Option<Bytes>> {
         match &opened.map {
             Map::None => Ok(None),
             Map::Empty => Ok(Some(Bytes::new())),
@@ -400,7 +400,7 @@ impl Store for LocalStore {
     }
 
     fn leftovers(&self) -> Result<Vec<String>> {
-        let inside = |entry: &Entry| match entry.path().strip_prefix(&self.root) {
+        let inside = |entry: &FolderEntry| match entry.path().strip_prefix(&self.root) {
             Ok(name) => name.to_string_lossy().into_owned(),
             Err(_) => entry.path().to_string_lossy().into_owned(),
         };
@@ -408,7 +408,7 @@ impl Store for LocalStore {
     }
 
     fn remove_leftovers(&self) -> Result<()> {
-        self.left()?.iter().try_for_each(Entry::remove_tree)
+        self.left()?.iter().try_for_each(FolderEntry::remove_tree)
     }
 
     fn stage(&self, object: &str, overwrite: Overwrite) -> Result<Box<dyn Staged>> {
@@ -428,11 +428,11 @@ impl Store for LocalStore {
     }
 
     fn remove(&self, object: &str) -> Result<()> {
-        self.remove_by(object, Entry::remove)
+        self.remove_by(object, FolderEntry::remove)
     }
 
     fn remove_all(&self, object: &str) -> Result<()> {
-        self.remove_by(object, Entry::remove_tree)
+        self.remove_by(object, FolderEntry::remove_tree)
     }
 
     fn unpublished(&self, object: &str) -> Option<Unpublished> {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use rustix::fs::FileType;
 use tesseral_core::{Advice, Error, Result};
 
-use crate::folder::{Entry, file_type, io};
-use crate::handles::Reopened;
+use crate::folder::{FolderEntry, file_type, io};
+use crate::handles::ReopenedFile;
 use crate::leftover;
 use crate::store::{Overwrite, Staged};
 use crate::unpublished::{Unpublished, publishing};
@@ -16,9 +16,9 @@ use crate::unpublished::{Unpublished, publishing};
 /// A file under a temporary name on the file system of its final path.
 #[derive(Debug)]
 pub(crate) struct StagedFile {
-    file: Arc<Reopened>,
-    temporary: Entry,
-    target: Entry,
+    file: Arc<ReopenedFile>,
+    temporary: FolderEntry,
+    target: FolderEntry,
     path: PathBuf,
     overwrite: Overwrite,
     published: bool,
@@ -33,7 +33,7 @@ pub fn exists(target: &Path) -> Error {
 impl StagedFile {
     /// Creates a staged file for `target` in the folder of `beside`, on the same file system. It has the permissions and owner
     /// of the file it replaces from the start.
-    pub(crate) fn create(target: Entry, beside: &Entry, overwrite: Overwrite) -> Result<Self> {
+    pub(crate) fn create(target: FolderEntry, beside: &FolderEntry, overwrite: Overwrite) -> Result<Self> {
         let replaced = target.stat()?.filter(|stat| file_type(stat) == FileType::RegularFile);
         if overwrite == Overwrite::Refuse && target.stat()?.is_some() {
             return Err(exists(&target.path()));
@@ -46,7 +46,7 @@ impl StagedFile {
                 continue;
             };
             let entry = temporary.clone();
-            let file = Reopened::new(file, move || entry.open_file());
+            let file = ReopenedFile::new(file, move || entry.open_file());
             let (path, published) = (temporary.path(), false);
             let staged = Self { file, path, temporary, target, overwrite, published, _unpublished };
             if replaced.is_some()

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FileType;
 use tesseral_core::Result;
 
-use crate::folder::{Entry, file_type};
+use crate::folder::{FolderEntry, file_type};
 use crate::leftover;
 use crate::publish::exists;
 use crate::store::Overwrite;
@@ -15,8 +15,8 @@ use crate::unpublished::{Unpublished, publishing};
 /// publishing removes it.
 #[derive(Debug)]
 pub struct StagedPath {
-    temporary: Entry,
-    target: Entry,
+    temporary: FolderEntry,
+    target: FolderEntry,
     path: PathBuf,
     overwrite: Overwrite,
     /// The entry with the temporary name must not be removed.
@@ -31,7 +31,7 @@ impl StagedPath {
     /// # Errors
     /// `InvalidRequest` when the target exists and must not be replaced, except an empty folder replaced by a folder; `Io`.
     pub fn new(target: impl AsRef<Path>, folder: bool, overwrite: Overwrite) -> Result<Self> {
-        let target = Entry::of_path(target.as_ref())?;
+        let target = FolderEntry::of_path(target.as_ref())?;
         leftover::sweep(target.folder(), Some(target.name()));
         let replaced = target.stat()?;
         if overwrite == Overwrite::Refuse && replaced.is_some() && !(folder && target.is_empty_folder()) {
@@ -128,7 +128,7 @@ impl StagedPath {
 
     /// Copies permissions and owner of the replaced entry.
     fn keep_permissions(&self) -> Result<()> {
-        let kind = |entry: &Entry| entry.stat().map(|stat| stat.map(|stat| file_type(&stat)));
+        let kind = |entry: &FolderEntry| entry.stat().map(|stat| stat.map(|stat| file_type(&stat)));
         let (old, new) = (kind(&self.target)?, kind(&self.temporary)?);
         // Permissions of a file do not apply to a folder, and those of a link are meaningless.
         let alike = matches!(old, Some(FileType::RegularFile | FileType::Directory)) && old == new;

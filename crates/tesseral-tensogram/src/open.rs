@@ -206,7 +206,7 @@ impl MessageCatalog {
 
 /// The arrays of a file: objects of all messages, numbered consecutively.
 #[derive(Debug, Default)]
-struct Entries {
+struct MessageArrays {
     /// Index of the first array of each message, followed by the number of arrays.
     first: Vec<usize>,
     /// The concatenated names of all arrays, and the end of each.
@@ -214,7 +214,7 @@ struct Entries {
     ends: Vec<usize>,
 }
 
-impl Entries {
+impl MessageArrays {
     fn count(catalog: &MessageCatalog) -> Self {
         let mut entries = Self { first: Vec::with_capacity(catalog.len() + 1), ..Self::default() };
         for message in 0..catalog.len() {
@@ -270,7 +270,7 @@ impl Entries {
 #[derive(Debug)]
 pub struct TensogramContainer {
     catalog: Arc<MessageCatalog>,
-    entries: OnceLock<Entries>,
+    entries: OnceLock<MessageArrays>,
     attributes: Attributes,
     history: Vec<HistoryRow>,
 }
@@ -292,8 +292,8 @@ impl TensogramContainer {
     }
 
     /// Returns the arrays. Counting them parses the frame headers of every message.
-    fn entries(&self) -> &Entries {
-        self.entries.get_or_init(|| Entries::count(&self.catalog))
+    fn entries(&self) -> &MessageArrays {
+        self.entries.get_or_init(|| MessageArrays::count(&self.catalog))
     }
 
     fn names(&self, arrays: impl Iterator<Item = usize>) -> Vec<String> {

@@ -109,17 +109,17 @@ pub(crate) struct Source {
     pub object: String,
     pub len: u64,
     resident: Option<Bytes>,
-    window: Mutex<Window>,
+    window: Mutex<ReadWindow>,
 }
 
 /// The last range read.
 #[derive(Debug, Default)]
-struct Window {
+struct ReadWindow {
     start: u64,
     bytes: Bytes,
 }
 
-impl Window {
+impl ReadWindow {
     fn end(&self) -> u64 {
         self.start + self.bytes.len() as u64
     }
@@ -203,7 +203,7 @@ impl Input for Source {
             return self.store.read("", range);
         }
         let end = range.start.saturating_add(ahead).min(self.len);
-        *window = Window { start: range.start, bytes: self.store.read("", range.start..end)? };
+        *window = ReadWindow { start: range.start, bytes: self.store.read("", range.start..end)? };
         Ok(slice(&window.bytes, window.start, &range))
     }
 

@@ -18,7 +18,7 @@ use crate::wire::{Cursor, align8};
 
 /// The part of the file that an error concerns. Determines the possible repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum FileSection {
     Superblock,
     Directory,
     Index,
@@ -30,16 +30,16 @@ pub(crate) enum Stage {
 /// Reason why a file does not open.
 #[derive(Debug)]
 pub(crate) struct OpenFailure {
-    pub stage: Stage,
+    pub stage: FileSection,
     pub error: Error,
 }
 
 trait AtStage<T> {
-    fn at(self, stage: Stage) -> Result<T, OpenFailure>;
+    fn at(self, stage: FileSection) -> Result<T, OpenFailure>;
 }
 
 impl<T> AtStage<T> for Result<T> {
-    fn at(self, stage: Stage) -> Result<T, OpenFailure> {
+    fn at(self, stage: FileSection) -> Result<T, OpenFailure> {
         self.map_err(|error| OpenFailure { stage, error })
     }
 }
@@ -124,16 +124,16 @@ impl FileLayout {
     pub(crate) fn read(source: &FileBytes<'_>, limits: &Limits, digests: bool) -> Result<Self, OpenFailure> {
         let head = read_head(source, limits)?;
         let footer = if head.superblock.has_footer() {
-            Some(read_footer(source, head.end, limits, digests).at(Stage::Footer)?)
+            Some(read_footer(source, head.end, limits, digests).at(FileSection::Footer)?)
         } else {
             // Without the flag the last bytes are payload, even if they look like a tail.
             None
         };
         let (footer, payload_len) = footer.map_or((None, source.len), |(footer, len)| (Some(footer), len));
         let RowScan { first_row, codecs, stored, .. } =
-            scan_rows(source, &head, payload_len).at(Stage::Payloads)?;
+            scan_rows(source, &head, payload_len).at(FileSection::Payloads)?;
         let digests = if digests {
-            find_digests(source, &head, footer.as_ref(), payload_len).at(Stage::Digests)?
+            find_digests(source, &head, footer.as_ref(), payload_len).at(FileSection::Digests)?
         } else {
             Digests::Absent
         };
@@ -176,9 +176,9 @@ impl FileLayout {
 /// Reads superblock, directory and index.
 pub(crate) fn read_head(source: &FileBytes<'_>, limits: &Limits) -> Result<FileHead, OpenFailure> {
     let object = source.object.as_str();
-    let first = source.get(0..source.len.min(superblock::LEN), "superblock").at(Stage::Superblock)?;
-    let superblock =
-        Superblock::parse(&mut Cursor::at_offset(object, &first, 0), source.len).at(Stage::Superblock)?;
+    let first = source.get(0..source.len.min(superblock::LEN), "superblock").at(FileSection::Superblock)?;
+    let superblock = Superblock::parse(&mut Cursor::at_offset(object, &first, 0), source.len)
+        .at(FileSection::Superblock)?;
     if superblock.dataset_count == 0 {
         let header = IndexHeader::default();
         let (rows, catalog, datasets) = (Bytes::new(), Bytes::new(), Vec::new());
@@ -187,24 +187,24 @@ pub(crate) fn read_head(source: &FileBytes<'_>, limits: &Limits) -> Result<FileH
     let (offset, length) = (superblock.chunk_index_offset, superblock.chunk_index_length);
     let start = directory::OFFSET;
     // Both lengths are validated before anything is read: offset + length is inside the file.
-    let blob_len = source.get(start..start + 8, "dataset directory").at(Stage::Directory)?;
+    let blob_len = source.get(start..start + 8, "dataset directory").at(FileSection::Directory)?;
     let blob_len =
-        Cursor::at_offset(object, &blob_len, start).u64("dataset directory").at(Stage::Directory)?;
+        Cursor::at_offset(object, &blob_len, start).u64("dataset directory").at(FileSection::Directory)?;
     if directory::index_offset(blob_len) != Some(offset) {
         let detail = format!("{blob_len} bytes of records overlap the chunk index at {offset}");
-        return Err(Error::corrupt("dataset directory", object, start, detail)).at(Stage::Directory);
+        return Err(Error::corrupt("dataset directory", object, start, detail)).at(FileSection::Directory);
     }
     let end = offset + length;
-    limits.check_metadata(end - start).at(Stage::Index)?;
-    let catalog = source.get(start..end, "chunk index").at(Stage::Index)?;
+    limits.check_metadata(end - start).at(FileSection::Index)?;
+    let catalog = source.get(start..end, "chunk index").at(FileSection::Index)?;
     // offset - start is at most the length of `catalog`.
     let (records, index) = catalog.split_at((offset - start) as usize);
     // `records` ends with padding that belongs to no record.
     let padding = usize::try_from(offset - start - 8 - blob_len).unwrap_or(0);
     let mut cursor = Cursor::at_offset(object, &records[..records.len() - padding], start);
-    let datasets = directory::parse(&mut cursor, superblock.dataset_count).at(Stage::Directory)?;
+    let datasets = directory::parse(&mut cursor, superblock.dataset_count).at(FileSection::Directory)?;
     let mut cursor = Cursor::at_offset(object, index, offset);
-    let header = IndexHeader::parse(&mut cursor, length).at(Stage::Index)?;
+    let header = IndexHeader::parse(&mut cursor, length).at(FileSection::Index)?;
     let rows = catalog.slice_ref(cursor.rest());
     Ok(FileHead { superblock, header, datasets, rows, catalog, end })
 }

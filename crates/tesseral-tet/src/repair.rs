@@ -6,7 +6,7 @@ use tesseral_core::{Error, Finding, Limits, Result};
 use tesseral_format::{AuditOptions, OpenOptions, Repair};
 use tesseral_store::{Overwrite, Store};
 
-use crate::layout::{Digests, FileHead, FileLayout, OpenFailure, Stage, find_digests, read_head};
+use crate::layout::{Digests, FileHead, FileLayout, FileSection, OpenFailure, find_digests, read_head};
 use crate::package;
 use crate::source::FileBytes;
 use crate::wire::footer::{DigestsRef, FooterJson, FooterTail};
@@ -34,17 +34,17 @@ pub(crate) fn repairs(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Ve
         return Err(error);
     }
     match stage {
-        Stage::Footer if plan_footer_repair(&source, &options.limits).is_ok() => {
+        FileSection::Footer if plan_footer_repair(&source, &options.limits).is_ok() => {
             // A footer of a newer version is intact; removing it would lose its content. The manifest of a package states the
             // file length, so the package must be published again.
             let automatic = error.is_damage() && name.is_empty();
             let message = format!("{error}; the fix removes the footer and keeps all chunks");
             Ok(vec![Repair { code: FOOTER_INVALID, message, automatic }])
         }
-        Stage::Footer | Stage::Payloads if error.is_damage() => {
+        FileSection::Footer | FileSection::Payloads if error.is_damage() => {
             manual("payload_out_of_bounds", format!("{error}; recover the intact chunks into a new file"))
         }
-        Stage::Digests => {
+        FileSection::Digests => {
             manual("digests_invalid", format!("{error}; compare with the source, or recover into a new file"))
         }
         _ => manual("invalid_layout", format!("{error}; write the file again from its source")),

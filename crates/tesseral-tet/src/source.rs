@@ -17,11 +17,11 @@ pub(crate) struct FileBytes<'a> {
     pub object: String,
     /// Length in bytes.
     pub len: u64,
-    bytes: Access<'a>,
+    bytes: SourceBytes<'a>,
 }
 
 #[derive(Debug)]
-enum Access<'a> {
+enum SourceBytes<'a> {
     Resident(Bytes),
     Slice(&'a [u8]),
     /// Start and end of the file are fetched; bytes in between are read on demand.
@@ -38,7 +38,7 @@ impl<'a> FileBytes<'a> {
     pub(crate) fn open(store: &Arc<dyn Store>, name: &str) -> Result<Self> {
         let object = store.describe(name);
         if let Some(bytes) = store.resident(name)? {
-            return Ok(Self { object, len: bytes.len() as u64, bytes: Access::Resident(bytes) });
+            return Ok(Self { object, len: bytes.len() as u64, bytes: SourceBytes::Resident(bytes) });
         }
         let len = store.len(name)?;
         let head = 0..len.min(WINDOW);
@@ -49,12 +49,12 @@ impl<'a> FileBytes<'a> {
         let head = read.next().unwrap_or_default();
         let tail = read.next().unwrap_or_default();
         let store = Arc::clone(store);
-        Ok(Self { object, len, bytes: Access::Windows { store, name: name.to_owned(), head, tail } })
+        Ok(Self { object, len, bytes: SourceBytes::Windows { store, name: name.to_owned(), head, tail } })
     }
 
     /// Wraps borrowed bytes.
     pub(crate) fn slice(bytes: &'a [u8]) -> Self {
-        Self { object: "the bytes".to_owned(), len: bytes.len() as u64, bytes: Access::Slice(bytes) }
+        Self { object: "the bytes".to_owned(), len: bytes.len() as u64, bytes: SourceBytes::Slice(bytes) }
     }
 
     /// Returns the bytes of a range that contains `what`. Checks the range before allocating.
@@ -65,9 +65,11 @@ impl<'a> FileBytes<'a> {
             return Err(Error::truncated(what, &self.object, range.start, expected, found));
         }
         match &self.bytes {
-            Access::Resident(bytes) => within(bytes, 0, &range),
-            Access::Slice(bytes) => index(&range, 0).and_then(|r| bytes.get(r)).map(Bytes::copy_from_slice),
-            Access::Windows { store, name, head, tail } => {
+            SourceBytes::Resident(bytes) => within(bytes, 0, &range),
+            SourceBytes::Slice(bytes) => {
+                index(&range, 0).and_then(|r| bytes.get(r)).map(Bytes::copy_from_slice)
+            }
+            SourceBytes::Windows { store, name, head, tail } => {
                 let held =
                     within(head, 0, &range).or_else(|| within(tail, self.len - tail.len() as u64, &range));
                 match held {

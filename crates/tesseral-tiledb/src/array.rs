@@ -24,7 +24,7 @@ use crate::metadata_loader::MetadataLoader;
 use crate::model::StoredSchema;
 use crate::outline::Outline;
 use crate::padded_tile::PaddedTile;
-use crate::portion::Place;
+use crate::portion::FragmentBox;
 use crate::wire::chunk_table::ChunkTable;
 
 /// Maximum size in bytes of digest blocks that are read for the chunk lengths in them; tiles with larger blocks are read
@@ -41,7 +41,7 @@ pub(crate) struct TileDbArray {
     pub geometry: Option<Geometry>,
     pub fragments: Fragments,
     /// Boxes of very many fragments, once they were requested.
-    pub places: OnceLock<Vec<Place>>,
+    pub places: OnceLock<Vec<FragmentBox>>,
     /// What the footers of all fragments hold together, once it was requested.
     pub outline: OnceLock<Outline>,
     /// Committed fragments that others replace.

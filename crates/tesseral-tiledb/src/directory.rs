@@ -93,7 +93,7 @@ impl ArrayDirectory {
         // A schema is written before the commit of the first fragment that uses it: in this order, none is missed.
         let others = ["__commits", "__meta", "__fragment_meta"].map(|name| join(prefix, name));
         reader.announce(others.into_iter().chain([prefix.to_owned()]), []);
-        let commits = Commits::scan(reader, prefix)?;
+        let commits = CommitListing::scan(reader, prefix)?;
         let mut directory = Self::described(reader, prefix)?;
         let objects = directory.schemas.iter().chain(&directory.metadata);
         reader.announce([], objects.map(|(object, _)| object));
@@ -141,7 +141,7 @@ impl ArrayDirectory {
 
 /// Folders of uncommitted fragments.
 pub(crate) fn uncommitted(reader: &MetadataLoader, prefix: &str) -> Result<Vec<String>> {
-    let commits = Commits::scan(reader, prefix)?;
+    let commits = CommitListing::scan(reader, prefix)?;
     let committed: HashSet<&str> = commits.fragments.iter().map(|f| f.folder.as_str()).collect();
     let mut found = Vec::new();
     for parent in [prefix.to_owned(), join(prefix, "__fragments")] {
@@ -200,7 +200,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = String> {
 }
 
 #[derive(Default)]
-struct Commits {
+struct CommitListing {
     /// Folders of the array and of its fragments.
     prefix: String,
     nested: String,
@@ -214,7 +214,7 @@ struct Commits {
     vacuums: Vec<Vacuum>,
 }
 
-impl Commits {
+impl CommitListing {
     fn scan(reader: &MetadataLoader, prefix: &str) -> Result<Self> {
         let nested = join(prefix, "__fragments");
         let mut commits = Self { prefix: prefix.to_owned(), nested, ..Self::default() };

@@ -22,7 +22,7 @@ const REPEATS: usize = 4;
 
 /// The box of a fragment.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum FragmentBox {
     /// It has no cells, or its box is not known.
     Unknown,
     /// Positions in a dense array.
@@ -31,7 +31,7 @@ pub(crate) enum Place {
     Bounds(Bounds),
 }
 
-impl Place {
+impl FragmentBox {
     fn of(array: &TileDbArray, fragment: &Fragment) -> Self {
         if let Some(placement) = &fragment.placement {
             return Self::Region(placement.region.clone());
@@ -49,7 +49,7 @@ impl Place {
 
 impl TileDbArray {
     /// Boxes of all fragments, lowest layer first; `None` if the array has few of them, or they are open.
-    fn places(&self) -> Result<Option<&[Place]>> {
+    fn places(&self) -> Result<Option<&[FragmentBox]>> {
         if !self.fragments.exceeds(KEPT) {
             return Ok(None);
         }
@@ -58,7 +58,7 @@ impl TileDbArray {
         }
         let mut places = Vec::new();
         self.fragments.visit(&self.reader, |fragment| {
-            places.push(Place::of(self, fragment));
+            places.push(FragmentBox::of(self, fragment));
             Ok(())
         })?;
         Ok(Some(self.places.get_or_init(|| places)))
@@ -119,12 +119,12 @@ impl TileDbArray {
     }
 
     /// Divides the domain of a dimension into closed intervals with few fragments each; `None` if it cannot be divided.
-    fn intervals(&self, places: &[Place], dim: usize) -> Option<Vec<(i128, i128)>> {
+    fn intervals(&self, places: &[FragmentBox], dim: usize) -> Option<Vec<(i128, i128)>> {
         let (first, last) = self.schema.dims[dim].domain.as_ref()?;
         let (first, last) = (first.as_i128()?, last.as_i128()?);
         let mut spans = Vec::with_capacity(places.len());
         for place in places {
-            if let Place::Bounds(bounds) = place {
+            if let FragmentBox::Bounds(bounds) = place {
                 let (low, high) = bounds.get(dim)?;
                 spans.push((low.as_i128()?, high.as_i128()?));
             }
@@ -155,23 +155,26 @@ fn clip(a: &(Scalar, Scalar), b: &(Scalar, Scalar)) -> Option<(Scalar, Scalar)> 
 }
 
 /// Fragments of a dense array with cells in a box, without those that a later one hides there.
-fn painted(places: &[Place], bounds: &Region) -> Vec<usize> {
-    let covers = |place: &Place| matches!(place, Place::Region(region) if region.contains(bounds));
+fn painted(places: &[FragmentBox], bounds: &Region) -> Vec<usize> {
+    let covers =
+        |place: &FragmentBox| matches!(place, FragmentBox::Region(region) if region.contains(bounds));
     let lowest = places.iter().rposition(covers).unwrap_or(0);
-    let meets = |place: &Place| match place {
-        Place::Region(region) => region.intersect(bounds).is_some(),
-        Place::Bounds(_) => true,
-        Place::Unknown => false,
+    let meets = |place: &FragmentBox| match place {
+        FragmentBox::Region(region) => region.intersect(bounds).is_some(),
+        FragmentBox::Bounds(_) => true,
+        FragmentBox::Unknown => false,
     };
     (lowest..places.len()).filter(|&i| meets(&places[i])).collect()
 }
 
 /// Fragments of a sparse array that can have cells in the ranges.
-fn merged(places: &[Place], ranges: &[CoordinateRanges]) -> Vec<usize> {
-    let inside = |place: &Place| match place {
-        Place::Bounds(bounds) => bounds.iter().zip(ranges).all(|(bounds, ranges)| meets(bounds, ranges)),
-        Place::Region(_) => true,
-        Place::Unknown => false,
+fn merged(places: &[FragmentBox], ranges: &[CoordinateRanges]) -> Vec<usize> {
+    let inside = |place: &FragmentBox| match place {
+        FragmentBox::Bounds(bounds) => {
+            bounds.iter().zip(ranges).all(|(bounds, ranges)| meets(bounds, ranges))
+        }
+        FragmentBox::Region(_) => true,
+        FragmentBox::Unknown => false,
     };
     (0..places.len()).filter(|&i| inside(&places[i])).collect()
 }

@@ -17,7 +17,7 @@ use tesseral_format::{
 };
 use tesseral_store::{Store, StoreExt};
 
-use crate::chain::{Chain, Encoded};
+use crate::chain::{CodecChain, Encoded};
 use crate::open::join;
 use crate::vlen;
 use crate::wire::codecs::Stage;
@@ -38,7 +38,7 @@ pub(crate) struct ZarrArray {
     /// The stored objects, and the index of each, where they are shards.
     objects: ChunkGrid,
     shards: Option<Shards>,
-    chain: Chain,
+    chain: CodecChain,
     cells: ZarrCellType,
     fill: Vec<u8>,
     keys: KeyEncoding,
@@ -93,7 +93,7 @@ impl ZarrArray {
             stages.remove(0);
             col_major = true;
         }
-        let chain = Chain::new(stages, cells.stored_size(), limits);
+        let chain = CodecChain::new(stages, cells.stored_size(), limits);
         let mut schema = ArraySchema::dense(name, cells.dtype, shape, chunk);
         schema.cell_order = if col_major { Order::ColMajor } else { Order::RowMajor };
         schema.attributes.clone_from(&metadata.attributes);

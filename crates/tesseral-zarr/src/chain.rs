@@ -16,7 +16,7 @@ const LZ4_RATIO: u64 = 255;
 
 /// The codecs of the chunks of an array.
 #[derive(Clone, Debug)]
-pub(crate) struct Chain {
+pub(crate) struct CodecChain {
     stages: Vec<Stage>,
     /// Bytes of a stored cell, for transposition.
     size: usize,
@@ -34,12 +34,12 @@ pub(crate) struct Encoded<'a> {
 type Finish<'a> = &'a mut dyn FnMut(&[u8], Option<&mut [u8]>) -> Result<()>;
 
 /// Destination of one step.
-enum Output<'a> {
+enum StepOutput<'a> {
     Exact(&'a mut [u8]),
     Growing(&'a mut Vec<u8>),
 }
 
-impl Chain {
+impl CodecChain {
     pub(crate) fn new(stages: Vec<Stage>, size: Option<usize>, limits: Limits) -> Self {
         Self { stages, size: size.unwrap_or(0), limits }
     }
@@ -116,18 +116,25 @@ impl Chain {
                 if number == 0
                     && let Some(out) = out.take()
                 {
-                    return self.step(stage, input, chunk.shape, Output::Exact(out), contexts, &admit);
+                    return self.step(stage, input, chunk.shape, StepOutput::Exact(out), contexts, &admit);
                 }
                 let written = match expected {
                     Some(len) => {
                         admit(len as u64)?;
-                        let exact = Output::Exact(room(&mut next, len)?);
+                        let exact = StepOutput::Exact(room(&mut next, len)?);
                         self.step(stage, input, chunk.shape, exact, contexts, &admit)?;
                         len
                     }
                     None => {
                         next.clear();
-                        self.step(stage, input, chunk.shape, Output::Growing(&mut next), contexts, &admit)?;
+                        self.step(
+                            stage,
+                            input,
+                            chunk.shape,
+                            StepOutput::Growing(&mut next),
+                            contexts,
+                            &admit,
+                        )?;
                         next.len()
                     }
                 };
@@ -157,16 +164,18 @@ impl Chain {
         stage: &Stage,
         src: &[u8],
         shape: &[u64],
-        out: Output<'_>,
+        out: StepOutput<'_>,
         contexts: &mut Contexts,
         admit: Admit<'_>,
     ) -> Result<()> {
         let dst = match (stage, out) {
-            (Stage::Compress(compressor), Output::Growing(out)) => {
+            (Stage::Compress(compressor), StepOutput::Growing(out)) => {
                 return decompress_growing(*compressor, src, out, contexts, admit);
             }
-            (_, Output::Exact(dst)) => dst,
-            (_, Output::Growing(_)) => return Err(Error::internal("a codec with an unknown output length")),
+            (_, StepOutput::Exact(dst)) => dst,
+            (_, StepOutput::Growing(_)) => {
+                return Err(Error::internal("a codec with an unknown output length"));
+            }
         };
         match stage {
             Stage::Transpose(order) => transpose::decode_into(src, order, shape, self.size, dst),

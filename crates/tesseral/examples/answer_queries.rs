@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufWriter, Write};
 
 use serde_json::{Value, json};
-use tesseral::query::{Document, Plan, QueryOutcome, QueryOptions, to_json};
+use tesseral::query::{Document, Plan, QueryOptions, QueryOutcome, to_json};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

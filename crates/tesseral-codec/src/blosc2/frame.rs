@@ -40,7 +40,7 @@ pub(super) struct BloscFrame<'a> {
 }
 
 /// The storage of a chunk.
-pub(super) enum StoredChunk<'a> {
+pub(super) enum FrameChunk<'a> {
     /// From its first byte to the end of all chunks.
     Bytes(&'a [u8]),
     /// A single value without stored bytes.
@@ -116,19 +116,19 @@ impl<'a> BloscFrame<'a> {
     }
 
     /// Chunk `number` of a frame with these offsets.
-    pub(super) fn chunk(&self, offsets: &[i64], number: usize) -> Result<StoredChunk<'a>> {
+    pub(super) fn chunk(&self, offsets: &[i64], number: usize) -> Result<FrameChunk<'a>> {
         let offset = offsets.get(number).copied().ok_or_else(|| fault("chunk without an offset"))?;
         if offset < 0 {
             let bits = (offset as u64 >> 56) as u8;
             return Special::from_code(bits & 7)
                 .filter(|special| *special != Special::Value)
-                .map(StoredChunk::Special)
+                .map(FrameChunk::Special)
                 .ok_or_else(|| fault(format!("chunk {number} has unknown special value {bits:#x}")));
         }
         let start = usize::try_from(offset).ok().and_then(|at| self.header_len.checked_add(at));
         let bytes = start.and_then(|start| self.src.get(start..self.index));
         bytes
-            .map(StoredChunk::Bytes)
+            .map(FrameChunk::Bytes)
             .ok_or_else(|| fault(format!("start of chunk {number} is outside the frame")))
     }
 }

@@ -18,7 +18,7 @@ use tesseral_store::{
     Location, ObjectInfo, ObjectKind, Overwrite, ReadMode, StagedPath, StorageOptions, Store, StoreExt,
 };
 
-use super::Kind;
+use super::OutputKind;
 
 /// Suffix of the object that one writer of an output holds.
 const CLAIM: &str = ".tesseral-claim";
@@ -50,7 +50,7 @@ impl RemoteTarget {
     /// Checks the rules for an output, and returns where it is written first.
     pub(super) fn stage(
         url: &str,
-        kind: Kind,
+        kind: OutputKind,
         overwrite: Overwrite,
         storage: &StorageOptions,
     ) -> Result<(Self, StagedPath)> {
@@ -62,7 +62,8 @@ impl RemoteTarget {
         })?;
         let name = Path::new(url).file_name().unwrap_or_default();
         let local = folder.path().join(name);
-        let staged = StagedPath::new(&local, kind == Kind::Dataset { folder: true }, Overwrite::Refuse)?;
+        let staged =
+            StagedPath::new(&local, kind == OutputKind::Dataset { folder: true }, Overwrite::Refuse)?;
         Ok((Self { store, claim, overwrite, local, _folder: folder }, staged))
     }
 
@@ -171,7 +172,7 @@ fn found(store: &dyn Store) -> Result<Found> {
 }
 
 /// Checks what an output would replace.
-pub(super) fn check(store: &Arc<dyn Store>, kind: Kind, overwrite: Overwrite) -> Result<()> {
+pub(super) fn check(store: &Arc<dyn Store>, kind: OutputKind, overwrite: Overwrite) -> Result<()> {
     let location = store.location();
     let refuse = |why: &str| {
         Error::invalid(format!("cannot replace {location}: {why}"))
@@ -182,9 +183,9 @@ pub(super) fn check(store: &Arc<dyn Store>, kind: Kind, overwrite: Overwrite) ->
         (_, Overwrite::Refuse) => Err(exists(location)),
         (Found::Folder, _) => Err(refuse("folders of object stores are not replaced")),
         (Found::Object, _) => match kind {
-            Kind::Document => Ok(()),
-            Kind::Dataset { folder: true } => Err(refuse("it is an object, not a folder")),
-            Kind::Dataset { folder: false } => {
+            OutputKind::Document => Ok(()),
+            OutputKind::Dataset { folder: true } => Err(refuse("it is an object, not a folder")),
+            OutputKind::Dataset { folder: false } => {
                 match store.len("")? == 0 || registry::by_content(&**store)?.is_some() {
                     true => Ok(()),
                     false => Err(refuse("it is not a dataset of a known format")),

@@ -74,7 +74,7 @@ fn exponent(value: f64) -> i32 {
 }
 
 /// What one loop over a block finds.
-pub(crate) struct Scanned {
+pub(crate) struct BlockScan {
     /// The sum, of use if the bounds show that it is exact; `None` if there was no point in adding.
     sum: Option<f64>,
     /// `None` if all cells are zeros.
@@ -90,7 +90,7 @@ pub(crate) trait Real: Copy + Default {
     /// Whether all are below [`SlotSums::LIMIT`] by magnitude, which NaN is not.
     fn are_terms(cells: &[Self]) -> bool;
     /// Bounds of at most a block; `None` with NaN or infinities, which may escape notice where there is no sum.
-    fn scan(block: &[Self]) -> Option<Scanned>;
+    fn scan(block: &[Self]) -> Option<BlockScan>;
 }
 
 impl Real for f32 {
@@ -108,7 +108,7 @@ impl Real for f32 {
     }
 
     #[inline(always)]
-    fn scan(block: &[Self]) -> Option<Scanned> {
+    fn scan(block: &[Self]) -> Option<BlockScan> {
         let mut sum = [0.0; LANES];
         let (mut largest, mut smallest) = ([0; LANES], [u32::MAX; LANES]);
         let (groups, rest) = block.as_chunks::<LANES>();
@@ -124,7 +124,7 @@ impl Real for f32 {
         let wide = |bits: u32| f64::from(f32::from_bits(bits));
         let bounds =
             (largest > 0).then(|| Bounds::new(wide(largest), wide(smallest.wrapping_add(1)), 23, -149));
-        Some(Scanned { sum: Some(halve(sum)), bounds })
+        Some(BlockScan { sum: Some(halve(sum)), bounds })
     }
 }
 
@@ -143,7 +143,7 @@ impl Real for f64 {
     }
 
     #[inline(always)]
-    fn scan(block: &[Self]) -> Option<Scanned> {
+    fn scan(block: &[Self]) -> Option<BlockScan> {
         let (mut largest, mut smallest) = ([0.0; LANES], [f64::MAX; LANES]);
         let (groups, rest) = block.as_chunks::<LANES>();
         for group in groups {
@@ -157,7 +157,7 @@ impl Real for f64 {
         }
         let smallest = f64::from_bits(smallest.to_bits() + 1).min(largest);
         let bounds = (largest > 0.0).then(|| Bounds::new(largest, smallest, 52, -1074));
-        Some(Scanned { sum: None, bounds })
+        Some(BlockScan { sum: None, bounds })
     }
 }
 
@@ -214,7 +214,7 @@ fn halve<const N: usize>(mut lanes: [f64; N]) -> f64 {
 // The loops are in functions that are always inlined, and these compile them for each instruction set.
 
 #[multiversion(targets("x86_64+avx2"))]
-fn scan<T: Real>(block: &[T]) -> Option<Scanned> {
+fn scan<T: Real>(block: &[T]) -> Option<BlockScan> {
     T::scan(block)
 }
 
@@ -328,7 +328,7 @@ fn power_of_two(exponent: i32) -> f64 {
 /// Adds at most a block to a sum, and the squares of its cells to another; false, without effect, with NaN or infinities.
 #[inline]
 pub(crate) fn add_block<T: Real>(block: &[T], sum: &mut Fixed, squares: Option<&mut Fixed>) -> bool {
-    let Some(Scanned { sum: plain, bounds }) = scan(block) else { return false };
+    let Some(BlockScan { sum: plain, bounds }) = scan(block) else { return false };
     let Some(bounds) = bounds else {
         // NaNs among zeros do not show in the bounds of doubles.
         return block.iter().all(|x| x.wide() == 0.0);
@@ -352,8 +352,8 @@ pub(crate) fn rows_add_exactly<'a, T: Real + 'a>(rows: impl ExactSizeIterator<It
     for row in rows {
         match scan(row) {
             // Without a sum there is no hope: the cells have as many bits as a double.
-            None | Some(Scanned { sum: None, .. }) => return false,
-            Some(Scanned { bounds, .. }) => {
+            None | Some(BlockScan { sum: None, .. }) => return false,
+            Some(BlockScan { bounds, .. }) => {
                 top = bounds.map_or(top, |bounds| bounds.top.max(top));
                 low = bounds.map_or(low, |bounds| bounds.low.min(low));
             }

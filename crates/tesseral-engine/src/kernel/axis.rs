@@ -237,7 +237,7 @@ impl AxisFold {
             (0..dims.len()).filter(|&d| Some(d) != column && Some(d) != row).map(|d| dims[d]).collect();
         // The sums of all columns should stay in L1; those of squares have more parts.
         let width = if self.wanted.has(StatSet::SPREAD) { 256 } else { 1024 };
-        let mut scratch = Scratch::<T>::new();
+        let mut scratch = AxisScratch::<T>::new();
         each_position(&outer, |src, acc| {
             for first_column in (0..columns.count).step_by(width) {
                 for first_row in (0..rows.count).step_by(ROWS) {
@@ -553,14 +553,14 @@ impl PanelLayout {
 }
 
 /// Buffers for panels, reused from one to the next.
-struct Scratch<T: Cell<WorkType: PanelColumn>> {
+struct AxisScratch<T: Cell<WorkType: PanelColumn>> {
     results: Columns<T::WorkType>,
     gathered: Vec<T>,
     widened: Vec<T::WorkType>,
     validity: Vec<u8>,
 }
 
-impl<T: Cell<WorkType: PanelColumn>> Scratch<T> {
+impl<T: Cell<WorkType: PanelColumn>> AxisScratch<T> {
     fn new() -> Self {
         Self { results: Columns::new(), gathered: Vec::new(), widened: Vec::new(), validity: Vec::new() }
     }

@@ -8,25 +8,25 @@ use tesseral_core::{DType, Element, Error, Result, dispatch_element};
 
 /// An intermediate value. Integers never pass through floats.
 #[derive(Clone, Copy)]
-enum Number {
+enum CastValue {
     Int(i128),
     Float(f64),
 }
 
 trait FromNumber: Element {
-    fn from_number(number: Number) -> Option<Self>;
+    fn from_number(number: CastValue) -> Option<Self>;
 }
 
 macro_rules! integers {
     ($($t:ty),*) => {$(
         impl FromNumber for $t {
             #[inline(always)]
-            fn from_number(number: Number) -> Option<Self> {
+            fn from_number(number: CastValue) -> Option<Self> {
                 match number {
-                    Number::Int(v) => v.try_into().ok(),
+                    CastValue::Int(v) => v.try_into().ok(),
                     // Above 2^64 every float is integral and none fits.
-                    Number::Float(v) if v.fract() == 0.0 && v.abs() < 1e20 => (v as i128).try_into().ok(),
-                    Number::Float(_) => None,
+                    CastValue::Float(v) if v.fract() == 0.0 && v.abs() < 1e20 => (v as i128).try_into().ok(),
+                    CastValue::Float(_) => None,
                 }
             }
         }
@@ -37,14 +37,14 @@ macro_rules! floats {
     ($($t:ty, $int:expr, $float:expr);*) => {$(
         impl FromNumber for $t {
             #[inline(always)]
-            fn from_number(number: Number) -> Option<Self> {
+            fn from_number(number: CastValue) -> Option<Self> {
                 match number {
-                    Number::Int(v) => {
+                    CastValue::Int(v) => {
                         let value: $t = $int(v);
                         // An infinity saturates to a value that no integer of 64 bits has.
                         (value.to_f64() as i128 == v).then_some(value)
                     }
-                    Number::Float(v) => {
+                    CastValue::Float(v) => {
                         let value: $t = $float(v);
                         (!v.is_finite() || !value.is_infinite()).then_some(value)
                     }
@@ -96,7 +96,8 @@ fn convert<A: Element, B: FromNumber>(cells: &[u8], out: &mut [u8], bool_out: bo
     let pairs = cells.chunks_exact(size_of::<A>()).zip(out.chunks_exact_mut(size_of::<B>()));
     for (i, (cell, out)) in pairs.enumerate() {
         let value: A = bytemuck::pod_read_unaligned(cell);
-        let number = if A::IS_FLOAT { Number::Float(value.to_f64()) } else { Number::Int(value.to_i128()) };
+        let number =
+            if A::IS_FLOAT { CastValue::Float(value.to_f64()) } else { CastValue::Int(value.to_i128()) };
         match B::from_number(number) {
             Some(value) if !bool_out || value.to_i128() <= 1 => {
                 out.copy_from_slice(bytemuck::bytes_of(&value))

@@ -438,7 +438,7 @@ impl Summary {
         &mut self,
         block: &[W],
         gaps: Gaps<'_, W>,
-        scratch: &mut Scratch<W>,
+        scratch: &mut SummaryScratch<W>,
     ) -> Result<()> {
         let cells = self.checked_count(block.len() as u64)?;
         let nulls = if gaps.validity.is_none() && gaps.missing.is_empty() {
@@ -536,7 +536,7 @@ struct Gaps<'a, W> {
 }
 
 /// Buffers for blocks with gaps, reused from one to the next.
-struct Scratch<W> {
+struct SummaryScratch<W> {
     /// 1 for cells that are kept, 0 for others.
     keep: Vec<u8>,
     dense: Vec<W>,
@@ -636,7 +636,7 @@ fn fold_runs<T: Cell>(summary: &mut Summary, runs: Runs<'_>, missing: &[T]) -> R
     let block_len = <T::WorkType as WorkType>::BLOCK;
     let missing: Vec<T::WorkType> = missing.iter().map(|value| value.widen()).collect();
     let missing = missing.as_slice();
-    let mut scratch = Scratch { keep: Vec::new(), dense: Vec::new(), finite: Vec::new() };
+    let mut scratch = SummaryScratch { keep: Vec::new(), dense: Vec::new(), finite: Vec::new() };
     let mut loaded: Vec<T::WorkType> = Vec::new();
     if runs.count > 1 && runs.len < SHORT {
         let per_block = block_len / runs.len;

@@ -13,7 +13,7 @@ use crate::fetch::{self, Batch, ChunkBytes, Fetched, PartBytes, Resident};
 use crate::handle::Handle;
 use crate::missing::validity;
 use crate::options::Options;
-use crate::paint::sink::{self, Output, OutputRegion, StridedCells, Units};
+use crate::paint::sink::{self, OutputRegion, OutputSlice, StridedCells, Units};
 use crate::paint::strips;
 use crate::plan::claims;
 use crate::plan::groups::Groups;
@@ -29,7 +29,7 @@ pub struct Dense {
     pub field: Field,
     /// Extent of each dimension.
     pub shape: Vec<u64>,
-    values: Values,
+    values: DenseValues,
     stored: Option<Buffer>,
     /// One byte per cell, 0 for unwritten ones; absent when all were written.
     written: Option<Vec<u8>>,
@@ -38,7 +38,7 @@ pub struct Dense {
 }
 
 #[derive(Debug)]
-enum Values {
+enum DenseValues {
     BorrowedRange(Bytes),
     Owned(Buffer),
 }
@@ -47,8 +47,8 @@ impl Dense {
     /// The cells, contiguous.
     pub fn bytes(&self) -> &[u8] {
         match &self.values {
-            Values::BorrowedRange(bytes) => bytes,
-            Values::Owned(buffer) => buffer,
+            DenseValues::BorrowedRange(bytes) => bytes,
+            DenseValues::Owned(buffer) => buffer,
         }
     }
 
@@ -82,14 +82,14 @@ impl Dense {
 
     /// Returns whether the cells are a view of the file.
     pub fn is_borrowed(&self) -> bool {
-        matches!(self.values, Values::BorrowedRange(_))
+        matches!(self.values, DenseValues::BorrowedRange(_))
     }
 
     /// The cells as shared bytes, without a copy.
     pub fn into_bytes(self) -> Bytes {
         match self.values {
-            Values::BorrowedRange(bytes) => bytes,
-            Values::Owned(buffer) => Bytes::from_owner(buffer),
+            DenseValues::BorrowedRange(bytes) => bytes,
+            DenseValues::Owned(buffer) => Bytes::from_owner(buffer),
         }
     }
 }
@@ -352,7 +352,7 @@ fn read_through(handle: &Handle, request: &Request, options: &Options, how: Opti
         return Ok(Dense {
             field,
             shape,
-            values: Values::BorrowedRange(bytes),
+            values: DenseValues::BorrowedRange(bytes),
             stored: None,
             written: None,
             validity: OnceLock::new(),
@@ -369,7 +369,7 @@ fn read_through(handle: &Handle, request: &Request, options: &Options, how: Opti
     Ok(Dense {
         field,
         shape,
-        values: Values::Owned(values),
+        values: DenseValues::Owned(values),
         stored: validity,
         written,
         validity: OnceLock::new(),
@@ -442,9 +442,9 @@ fn execute(
     let schema_field = &handle.schema().fields[usize::from(field)];
     let fill = fill_cell(schema_field, size);
     let ticker = options.ticker(groups.len(plan) as u64);
-    let mut outputs: Vec<Output<'_>> = vec![Output { bytes: values, size }];
+    let mut outputs: Vec<OutputSlice<'_>> = vec![OutputSlice { bytes: values, size }];
     if schema_field.nullable {
-        outputs.extend(validity.map(|bytes| Output { bytes, size: 1 }));
+        outputs.extend(validity.map(|bytes| OutputSlice { bytes, size: 1 }));
     }
     // With a single chunk, the other threads help to decode it.
     let shared = plan.chunks.len() == 1 && !options.sequential;
@@ -549,8 +549,8 @@ pub(crate) fn paint_part(
     let mut values = alloc::zeroed("a group of chunks", bytes)?;
     let mut validity =
         schema_field.nullable.then(|| alloc::zeroed("a group of chunks", cells)).transpose()?;
-    let mut outputs = vec![Output { bytes: &mut values, size: whole.size }];
-    outputs.extend(validity.as_mut().map(|bytes| Output { bytes, size: 1 }));
+    let mut outputs = vec![OutputSlice { bytes: &mut values, size: whole.size }];
+    outputs.extend(validity.as_mut().map(|bytes| OutputSlice { bytes, size: 1 }));
     sink::paint(
         &mut outputs,
         part,

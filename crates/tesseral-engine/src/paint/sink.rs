@@ -186,7 +186,7 @@ fn outside() -> Error {
 }
 
 /// An output slice and the size of its cells.
-pub(crate) struct Output<'a> {
+pub(crate) struct OutputSlice<'a> {
     pub bytes: &'a mut [u8],
     pub size: usize,
 }
@@ -217,7 +217,7 @@ pub(crate) enum Units<'a> {
 /// output) and the selection clipped to its box.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn paint<C, P, F>(
-    outputs: &mut [Output<'_>],
+    outputs: &mut [OutputSlice<'_>],
     selection: &Selection,
     plan: &ChunkPlan,
     groups: &Groups,

@@ -18,11 +18,11 @@ enum Grouping {
     Single,
     /// Indexes in the plan, lowest layer first, and the box of each group. `joined` if grid cells without a chunk are merged
     /// into larger boxes.
-    Many { members: Vec<u32>, groups: Vec<Group>, joined: bool },
+    Many { members: Vec<u32>, groups: Vec<ChunkGroup>, joined: bool },
 }
 
 #[derive(Debug)]
-struct Group {
+struct ChunkGroup {
     region: Region,
     members: std::ops::Range<u32>,
 }
@@ -31,10 +31,10 @@ struct Group {
 pub(crate) struct GroupView<'a> {
     /// Box of the group.
     pub region: &'a Region,
-    members: Members<'a>,
+    members: MemberList<'a>,
 }
 
-enum Members<'a> {
+enum MemberList<'a> {
     One(u32),
     List(&'a [u32]),
 }
@@ -43,8 +43,8 @@ impl GroupView<'_> {
     /// Indexes in the plan, lowest layer first.
     pub(crate) fn members(&self) -> &[u32] {
         match &self.members {
-            Members::One(position) => std::slice::from_ref(position),
-            Members::List(list) => list,
+            MemberList::One(position) => std::slice::from_ref(position),
+            MemberList::List(list) => list,
         }
     }
 
@@ -53,7 +53,7 @@ impl GroupView<'_> {
     pub(crate) fn visible(&self, plan: &ChunkPlan, selection: &Selection) -> (&[u32], bool) {
         let members = self.members();
         // A single chunk on its own box: nothing can hide it, and no fill is below it.
-        if let Members::One(_) = self.members {
+        if let MemberList::One(_) = self.members {
             return (members, false);
         }
         let Some(region) = self.region.intersect(&selection.bounds()) else { return (&[], false) };
@@ -131,7 +131,7 @@ fn join_gaps(
     selection: &Selection,
     members: &[u32],
     keys: &[u64],
-) -> Result<Vec<Group>> {
+) -> Result<Vec<ChunkGroup>> {
     if grid.rank() > JOINED_RANK {
         return Err(Error::limit(
             "the dimensions of a mostly empty array",
@@ -165,7 +165,7 @@ fn join_box(
     cells: &mut [(u64, u64)],
     d: usize,
     held: &[(Coords, std::ops::Range<u32>)],
-    groups: &mut Vec<Group>,
+    groups: &mut Vec<ChunkGroup>,
 ) {
     let whole =
         |cells: &[(u64, u64)]| {
@@ -174,11 +174,11 @@ fn join_box(
             }))
         };
     let Some((first, range)) = held.first() else {
-        groups.push(Group { region: whole(cells), members: 0..0 });
+        groups.push(ChunkGroup { region: whole(cells), members: 0..0 });
         return;
     };
     if d == cells.len() {
-        groups.push(Group { region: whole(cells), members: range.clone() });
+        groups.push(ChunkGroup { region: whole(cells), members: range.clone() });
         return;
     }
     let (start, end) = cells[d];
@@ -187,7 +187,7 @@ fn join_box(
     loop {
         if at < next {
             cells[d] = (at, next);
-            groups.push(Group { region: whole(cells), members: 0..0 });
+            groups.push(ChunkGroup { region: whole(cells), members: 0..0 });
         }
         let own = rest.partition_point(|(coords, _)| coords[d] <= next);
         cells[d] = (next, next + 1);
@@ -199,7 +199,7 @@ fn join_box(
     }
     if at < end {
         cells[d] = (at, end);
-        groups.push(Group { region: whole(cells), members: 0..0 });
+        groups.push(ChunkGroup { region: whole(cells), members: 0..0 });
     }
     cells[d] = (start, end);
 }
@@ -255,7 +255,7 @@ impl Groups {
             }
             // Both are at most `count`, a u32.
             let range = start as u32..*at as u32;
-            groups.push(Group { region: grid.region(&numbering.coords(key)), members: range });
+            groups.push(ChunkGroup { region: grid.region(&numbering.coords(key)), members: range });
         };
         if plan.uncovered == Uncovered::Fill {
             // Grid cells that no chunk covers are groups too: they are filled.
@@ -284,7 +284,7 @@ impl Groups {
         let mut members: Vec<u32> = (0..).take(plan.chunks.len()).collect();
         members.sort_by_key(|&m| plan.chunks[m as usize].layer);
         let all = 0..u32::try_from(members.len()).unwrap_or(u32::MAX);
-        let groups = vec![Group { region: selection.bounds(), members: all }];
+        let groups = vec![ChunkGroup { region: selection.bounds(), members: all }];
         Self { kind: Grouping::Many { members, groups, joined: false } }
     }
 
@@ -310,7 +310,7 @@ impl Groups {
             // A box of many grid cells without a chunk has no bytes to divide.
             if members.is_empty() && self.joined() {
                 let end = count(&chunks)?;
-                groups.push(Group { region: group.region.clone(), members: end..end });
+                groups.push(ChunkGroup { region: group.region.clone(), members: end..end });
                 continue;
             }
             let boxes = ChunkGrid::new(&group.region.shape(), extents)?;
@@ -330,7 +330,7 @@ impl Groups {
                 for &member in members {
                     chunks.extend(piece(&plan.chunks[member as usize], &region)?);
                 }
-                groups.push(Group { region, members: start..count(&chunks)? });
+                groups.push(ChunkGroup { region, members: start..count(&chunks)? });
             }
         }
         let members = (0..count(&chunks)?).collect();
@@ -355,12 +355,12 @@ impl Groups {
         match &self.kind {
             Grouping::Single => {
                 let position = u32::try_from(index).unwrap_or(u32::MAX);
-                Ok(GroupView { region: cover(&plan.chunks[index])?, members: Members::One(position) })
+                Ok(GroupView { region: cover(&plan.chunks[index])?, members: MemberList::One(position) })
             }
             Grouping::Many { members, groups, .. } => {
                 let group = &groups[index];
                 let list = &members[group.members.start as usize..group.members.end as usize];
-                Ok(GroupView { region: &group.region, members: Members::List(list) })
+                Ok(GroupView { region: &group.region, members: MemberList::List(list) })
             }
         }
     }

@@ -21,15 +21,15 @@ use crate::{
 pub struct ModelWriter {
     inner: Box<dyn Writer>,
     holds: Holds,
-    arrays: Vec<DeclaredArray>,
+    arrays: Vec<EncodedArray>,
     /// Coordinates that came as labels of dimensions.
-    coordinates: Vec<(Labels, DeclaredArray)>,
+    coordinates: Vec<(Labels, EncodedArray)>,
     attributes: Attributes,
     groups: Groups,
 }
 
 #[derive(Debug)]
-struct DeclaredArray {
+struct EncodedArray {
     name: String,
     /// Its number among those of the format.
     number: usize,
@@ -51,7 +51,7 @@ impl ModelWriter {
         }
     }
 
-    fn declared(&self, array: usize) -> Result<&DeclaredArray> {
+    fn declared(&self, array: usize) -> Result<&EncodedArray> {
         self.arrays.get(array).ok_or_else(|| Error::invalid(format!("array {array} was not created")))
     }
 
@@ -97,7 +97,7 @@ impl ModelWriter {
     }
 
     /// Stores the cell that encodes an empty array.
-    fn put_placeholder(&self, declared: &DeclaredArray) -> Result<()> {
+    fn put_placeholder(&self, declared: &EncodedArray) -> Result<()> {
         let cells: u64 = declared.encoding.shape.iter().product();
         let count = usize::try_from(cells).unwrap_or(usize::MAX);
         let valid = vec![1; count];
@@ -123,7 +123,7 @@ impl ModelWriter {
     }
 
     /// Begins an array of the format for one of the model.
-    fn declare(&mut self, spec: &ArraySpec) -> Result<DeclaredArray> {
+    fn declare(&mut self, spec: &ArraySpec) -> Result<EncodedArray> {
         let name = &spec.schema.name;
         let (native, encoding) = encoding::encode(spec, &self.holds).map_err(|e| e.in_array(name))?;
         let number = self.inner.begin(&native).map_err(|e| e.in_array(name))?;
@@ -131,7 +131,7 @@ impl ModelWriter {
             let size = if field.cell == CellLen::Var { None } else { field.cell_size() };
             (size, field.nullable)
         });
-        Ok(DeclaredArray { name: name.clone(), number, encoding, sizes: sizes.collect() })
+        Ok(EncodedArray { name: name.clone(), number, encoding, sizes: sizes.collect() })
     }
 
     /// Takes the labels that the format does not store with an array, and returns them with the specification of their own array.
@@ -167,7 +167,7 @@ impl ModelWriter {
     }
 
     /// Stores coordinates that came as labels.
-    fn put_coordinate(&self, labels: &Labels, declared: &DeclaredArray) -> Result<()> {
+    fn put_coordinate(&self, labels: &Labels, declared: &EncodedArray) -> Result<()> {
         let scratch = &mut Scratch::default();
         let chunk = match labels {
             Labels::Numbers { dtype, bytes } => {
@@ -196,7 +196,7 @@ impl ModelWriter {
 
     fn encode_cells<'a>(
         &self,
-        declared: &DeclaredArray,
+        declared: &EncodedArray,
         coords: &[u64],
         columns: &[ColumnData<'a>],
         stats: Vec<ChunkStats>,

@@ -18,7 +18,7 @@ const TARGET: usize = 8192;
 const FEWEST: usize = 128;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Compressor {
+enum BlockCompressor {
     None,
     Lz4,
     Zstd,
@@ -31,7 +31,7 @@ pub(super) struct Bitshuffle {
     size: usize,
     /// Elements of a block.
     block: usize,
-    compressor: Compressor,
+    compressor: BlockCompressor,
 }
 
 impl Bitshuffle {
@@ -41,9 +41,9 @@ impl Bitshuffle {
         let size = get(2).unwrap_or(element).max(1);
         let usual = (TARGET / size / 8 * 8).max(FEWEST);
         let compressor = match get(4) {
-            None => Compressor::None,
-            Some(2) => Compressor::Lz4,
-            Some(3) => Compressor::Zstd,
+            None => BlockCompressor::None,
+            Some(2) => BlockCompressor::Lz4,
+            Some(3) => BlockCompressor::Zstd,
             Some(other) => return Err(Error::unsupported(format!("bitshuffle with compressor {other}"))),
         };
         Ok(Self { size, block: get(3).unwrap_or(usual), compressor })
@@ -52,7 +52,7 @@ impl Bitshuffle {
     /// Decodes a chunk and returns the number of bytes written.
     pub(super) fn decode(&self, mut src: &[u8], dst: &mut [u8], contexts: &mut Contexts) -> Result<usize> {
         let (total, block) = match self.compressor {
-            Compressor::None => (src.len(), self.block),
+            BlockCompressor::None => (src.len(), self.block),
             _ => {
                 let total = number(&mut src, 8, NAME)?;
                 let block = number(&mut src, 4, NAME)?;
@@ -69,7 +69,7 @@ impl Bitshuffle {
         let (shuffled, rest) = dst.split_at_mut(whole);
         let mut packed = Vec::new();
         for out in shuffled.chunks_mut(block.saturating_mul(self.size)) {
-            if self.compressor == Compressor::None {
+            if self.compressor == BlockCompressor::None {
                 bitshuffle::decode_into(bytes(&mut src, out.len(), NAME)?, self.size, out);
                 continue;
             }
@@ -77,7 +77,7 @@ impl Bitshuffle {
             let stored = bytes(&mut src, len, NAME)?;
             let unpacked = alloc::scratch("a block of bits", &mut packed, out.len())?;
             match self.compressor {
-                Compressor::Zstd => zstd::decode_into(stored, unpacked, contexts)?,
+                BlockCompressor::Zstd => zstd::decode_into(stored, unpacked, contexts)?,
                 _ => tesseral_codec::lz4::decode_block_into(stored, unpacked)?,
             }
             bitshuffle::decode_into(unpacked, self.size, out);

@@ -19,7 +19,7 @@ use self::szip::Szip;
 
 /// One filter with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Filter {
+enum Hdf5Filter {
     Deflate,
     Shuffle {
         size: usize,
@@ -55,7 +55,7 @@ const OTHERS: [(u16, &str); 8] = [
     (32029, "imagecodecs"),
 ];
 
-impl Filter {
+impl Hdf5Filter {
     /// The filter of a description; `element` is the size of an element in bytes.
     fn new(description: &FilterDescription, element: usize) -> Result<Self> {
         let parameters = description.client_data.clone();
@@ -179,13 +179,13 @@ fn unshuffle(src: &[u8], size: usize, dst: &mut [u8]) -> Result<usize> {
 /// The filters of a dataset, in the order in which they were applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pipeline {
-    filters: Vec<Filter>,
+    filters: Vec<Hdf5Filter>,
 }
 
 impl Pipeline {
     /// The pipeline of a dataset with elements of `element` bytes.
     pub(crate) fn new(descriptions: &[FilterDescription], element: usize) -> Result<Self> {
-        let filters = descriptions.iter().map(|description| Filter::new(description, element));
+        let filters = descriptions.iter().map(|description| Hdf5Filter::new(description, element));
         Ok(Self { filters: filters.collect::<Result<_>>()? })
     }
 
@@ -193,7 +193,7 @@ impl Pipeline {
         self.filters.iter().map(|filter| filter.name().to_owned()).collect()
     }
 
-    fn active(&self, mask: u32) -> impl DoubleEndedIterator<Item = (usize, &Filter)> {
+    fn active(&self, mask: u32) -> impl DoubleEndedIterator<Item = (usize, &Hdf5Filter)> {
         let skipped = move |at: usize| at < 32 && mask >> at & 1 == 1;
         self.filters.iter().enumerate().filter(move |(at, _)| !skipped(*at))
     }
@@ -205,7 +205,7 @@ impl Pipeline {
 
     /// Whether a chunk with this mask has a checksum.
     pub(crate) fn has_checksum(&self, mask: u32) -> bool {
-        self.active(mask).any(|(_, filter)| matches!(filter, Filter::Fletcher32))
+        self.active(mask).any(|(_, filter)| matches!(filter, Hdf5Filter::Fletcher32))
     }
 
     /// Bytes before filter `number` was applied to `raw` bytes; `None` if a filter before it changes the length.
@@ -236,7 +236,7 @@ impl Pipeline {
         buffers: &mut [Vec<u8>; 2],
         contexts: &mut Contexts,
     ) -> Result<()> {
-        let steps: SmallVec<[(usize, &Filter); 4]> = self.active(mask).rev().collect();
+        let steps: SmallVec<[(usize, &Hdf5Filter); 4]> = self.active(mask).rev().collect();
         let [from, to] = buffers;
         let (mut from, mut to) = (from, to);
         // Bytes in `from`; none before the first copy.
@@ -276,7 +276,7 @@ impl Pipeline {
     }
 }
 
-fn expect(filter: &Filter, expected: usize, written: usize) -> Result<()> {
+fn expect(filter: &Hdf5Filter, expected: usize, written: usize) -> Result<()> {
     if expected == written {
         return Ok(());
     }

@@ -84,7 +84,7 @@ pub(crate) fn fragments(opened: &ArraySnapshot, what: &Consolidate) -> Result<Co
 
 /// Adjacent fragments that can be merged.
 #[derive(Debug, Default)]
-struct Run {
+struct FragmentRun {
     entries: Vec<FragmentEntry>,
     /// Placements of fragments of a dense array.
     regions: Vec<Region>,
@@ -147,9 +147,9 @@ fn entry_of(name: String) -> Result<FragmentEntry> {
 }
 
 /// Returns visible fragments in runs that can be merged. None of them stays open.
-fn runs(opened: &ArraySnapshot, what: &Consolidate) -> Result<Vec<Run>> {
+fn runs(opened: &ArraySnapshot, what: &Consolidate) -> Result<Vec<FragmentRun>> {
     let range = what.times.unwrap_or(TimeRange { start: 0, end: u64::MAX });
-    let mut runs = vec![Run::default()];
+    let mut runs = vec![FragmentRun::default()];
     let mut processed: Vec<String> = Vec::new();
     let deletes = array_of(opened, Vec::new())?.deletes;
     for entry in opened.opening.visible.clone() {
@@ -163,7 +163,7 @@ fn runs(opened: &ArraySnapshot, what: &Consolidate) -> Result<Vec<Run>> {
         let of_fragment = fragment.processed(&opened.reader)?;
         let full = runs.last().is_some_and(|run| what.at_most.is_some_and(|most| run.entries.len() >= most));
         if !fits || full || of_fragment != processed {
-            runs.push(Run::default());
+            runs.push(FragmentRun::default());
         }
         processed = of_fragment;
         if let Some(run) = runs.last_mut() {
@@ -171,7 +171,7 @@ fn runs(opened: &ArraySnapshot, what: &Consolidate) -> Result<Vec<Run>> {
             run.entries.push(fragment.entry);
         }
         if !fits {
-            runs.push(Run::default());
+            runs.push(FragmentRun::default());
         }
     }
     runs.retain(|run| !run.entries.is_empty());

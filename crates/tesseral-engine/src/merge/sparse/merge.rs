@@ -15,7 +15,7 @@ use crate::decode::columns::Cells;
 
 /// A row: sort key, index of its part, index in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Row {
+struct RowKey {
     key: u64,
     part: u32,
     at: u32,
@@ -46,7 +46,7 @@ impl Merge<'_> {
         }
         let packing = KeyPacking::new(&self.parts);
         let mut rows = self.list(packing.as_ref(), total);
-        let ordered = |a: &Row, b: &Row| packing.is_some() && a.key < b.key;
+        let ordered = |a: &RowKey, b: &RowKey| packing.is_some() && a.key < b.key;
         if rows.is_sorted_by(ordered) {
             // Ascending keys: already sorted, and no duplicates.
             if self.parts.iter().all(|part| part.alive.is_none()) {
@@ -57,7 +57,7 @@ impl Merge<'_> {
                 Some(_) => rows.par_sort_unstable(),
                 None => rows.par_sort_unstable_by(|a, b| self.compare(a, b).then_with(|| a.cmp(b))),
             }
-            let same = |a: &Row, b: &Row| match &packing {
+            let same = |a: &RowKey, b: &RowKey| match &packing {
                 Some(_) => a.key == b.key,
                 None => self.compare(a, b).is_eq(),
             };
@@ -77,12 +77,12 @@ impl Merge<'_> {
         Ok(MergeResult::Batch(self.gather(rows)))
     }
 
-    fn list(&self, packing: Option<&KeyPacking>, total: usize) -> Vec<Row> {
+    fn list(&self, packing: Option<&KeyPacking>, total: usize) -> Vec<RowKey> {
         let mut rows = Vec::with_capacity(total);
         for (number, part) in (0_u32..).zip(&self.parts) {
             match packing {
                 Some(packing) => {
-                    rows.extend((0_u32..).zip(packing.keys(part)).map(|(at, key)| Row {
+                    rows.extend((0_u32..).zip(packing.keys(part)).map(|(at, key)| RowKey {
                         key,
                         part: number,
                         at,
@@ -91,14 +91,14 @@ impl Merge<'_> {
                 // The first dimension, or its prefix, decides most comparisons.
                 None => rows.extend((0_u32..).take(part.rows).map(|at| {
                     let key = part.keys.first().map_or(0, |keys| leading(keys, at));
-                    Row { key, part: number, at }
+                    RowKey { key, part: number, at }
                 })),
             }
         }
         rows
     }
 
-    fn compare(&self, a: &Row, b: &Row) -> Ordering {
+    fn compare(&self, a: &RowKey, b: &RowKey) -> Ordering {
         let leading = a.key.cmp(&b.key);
         if leading.is_ne() {
             return leading;
@@ -118,8 +118,8 @@ impl Merge<'_> {
     }
 
     /// Keeps the newest row of each position: highest layer, then latest timestamp, then last stored.
-    fn newest(&self, rows: &mut Vec<Row>, same: impl Fn(&Row, &Row) -> bool) {
-        let age = |row: &Row| {
+    fn newest(&self, rows: &mut Vec<RowKey>, same: impl Fn(&RowKey, &RowKey) -> bool) {
+        let age = |row: &RowKey| {
             let part = &self.parts[row.part as usize];
             let time = part.times.as_ref().map_or(0, |times| times[row.at as usize]);
             (part.layer, time, row.part, row.at)
@@ -138,13 +138,13 @@ impl Merge<'_> {
     }
 
     /// Sorts rows of one position by the bytes of their fields in schema order, nulls as zeros; then by validity.
-    fn settle_ties(&self, rows: &mut [Row], same: impl Fn(&Row, &Row) -> bool) {
+    fn settle_ties(&self, rows: &mut [RowKey], same: impl Fn(&RowKey, &RowKey) -> bool) {
         let places: Vec<usize> = (0_u16..)
             .take(self.query.schema().fields.len())
             .filter_map(|f| self.query.columns.iter().position(|c| *c == Column::Field(f)))
             .collect();
         let zeros = |cells: &Cells, at: usize| vec![0; cells.get(at).len().min(cells.fixed_size())];
-        let key = |row: &Row| -> (Vec<Vec<u8>>, Vec<bool>) {
+        let key = |row: &RowKey| -> (Vec<Vec<u8>>, Vec<bool>) {
             let cells = places.iter().map(|&p| &self.parts[row.part as usize].columns[p]);
             let at = row.at as usize;
             cells
@@ -176,7 +176,7 @@ impl Merge<'_> {
     }
 
     /// Gathers these rows. Inputs are dropped before more is allocated.
-    fn gather(mut self, rows: Vec<Row>) -> CellBatch {
+    fn gather(mut self, rows: Vec<RowKey>) -> CellBatch {
         if self.parts.is_empty() {
             return CellBatch::empty(self.query.schema(), &self.query.request.columns);
         }

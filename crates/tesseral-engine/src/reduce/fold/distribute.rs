@@ -2,7 +2,7 @@
 
 use tesseral_core::{DType, Region, Result};
 
-use super::layout::{self, Place, PlaceStrides, Positions, SlotPositions};
+use super::layout::{self, CellOffsets, OffsetStrides, Positions, SlotPositions};
 use super::run::Fold;
 use super::state::{FoldState, Reducer, SlotValues};
 use crate::kernel::block::Cell;
@@ -13,7 +13,7 @@ pub(super) struct SlotDistributor<'a, T> {
     dtype: DType,
     cells: BlockCells<'a, T>,
     lists: &'a [SlotPositions<'a>],
-    strides: Vec<PlaceStrides>,
+    strides: Vec<OffsetStrides>,
     /// The first position of the block along each axis of the selection.
     starts: Vec<u64>,
 }
@@ -28,7 +28,7 @@ impl<'a, T: Cell> SlotDistributor<'a, T> {
         place: &[(u64, u64)],
         lists: &'a [SlotPositions<'a>],
     ) -> Self {
-        let mut strides = layout::place_strides(&fold.roles, extents, fold.weights.as_ref());
+        let mut strides = layout::offset_strides(&fold.roles, extents, fold.weights.as_ref());
         let mut stride = 1_usize;
         for (axis, (start, end)) in strides.iter_mut().zip(place).rev() {
             axis.offset = stride;
@@ -62,7 +62,7 @@ impl<'a, T: Cell> SlotDistributor<'a, T> {
                 }
                 None => {
                     gathered.clear();
-                    self.gather(0, &at, Place::default(), &mut gathered);
+                    self.gather(0, &at, CellOffsets::default(), &mut gathered);
                     for (state, reducer) in here.zip(&self.fold.reducers) {
                         gathered.fold_into(state, reducer, self.dtype, slot)?;
                     }
@@ -98,7 +98,7 @@ impl<'a, T: Cell> SlotDistributor<'a, T> {
     }
 
     /// Collects the selected cells of a slot, axis by axis.
-    fn gather(&self, d: usize, at: &[usize], place: Place, out: &mut SlotCells<T>) {
+    fn gather(&self, d: usize, at: &[usize], place: CellOffsets, out: &mut SlotCells<T>) {
         let Some(lists) = self.lists.get(d) else {
             self.cells.push(place, self.fold, out);
             return;
@@ -119,7 +119,7 @@ impl<'a, T: Cell> SlotDistributor<'a, T> {
         }
         for p in positions {
             let position = self.starts[d] + p as u64;
-            let next = Place {
+            let next = CellOffsets {
                 offset: place.offset + p * stride.offset,
                 fiber: place.fiber + lists.fiber_position(at[d], p) * stride.fiber,
                 order: place.order + position * stride.order,
@@ -159,7 +159,7 @@ impl<'a, T: Cell> BlockCells<'a, T> {
 
     /// Appends a cell if it is selected.
     #[inline]
-    pub(super) fn push(&self, place: Place, fold: &Fold, out: &mut SlotCells<T>) {
+    pub(super) fn push(&self, place: CellOffsets, fold: &Fold, out: &mut SlotCells<T>) {
         let cell = place.offset;
         if self.mask.is_some_and(|mask| mask[cell] == 0) {
             return;

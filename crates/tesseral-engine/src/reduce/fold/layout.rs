@@ -213,7 +213,7 @@ fn fiber_strides(roles: &[AxisRole], extents: &[u64]) -> Vec<u64> {
 
 /// Distances of neighbors along an axis: in a block of cells, in the fiber, in the selection and among weights.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PlaceStrides {
+pub(super) struct OffsetStrides {
     pub offset: usize,
     pub fiber: u64,
     pub order: u64,
@@ -222,7 +222,7 @@ pub(super) struct PlaceStrides {
 
 /// Where a cell is, in the same terms.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct CellOffsets {
     pub offset: usize,
     pub fiber: u64,
     pub order: u64,
@@ -230,17 +230,17 @@ pub(super) struct Place {
 }
 
 /// The strides of each axis of a selection, without offsets.
-pub(super) fn place_strides(
+pub(super) fn offset_strides(
     roles: &[AxisRole],
     extents: &[u64],
     weights: Option<&Weights>,
-) -> Vec<PlaceStrides> {
+) -> Vec<OffsetStrides> {
     let fibers = fiber_strides(roles, extents);
     let weights = weights.map_or_else(|| vec![0; extents.len()], |weights| weights.strides(extents));
     let mut order = 1_u64;
-    let mut strides: Vec<PlaceStrides> = Vec::with_capacity(extents.len());
+    let mut strides: Vec<OffsetStrides> = Vec::with_capacity(extents.len());
     for d in (0..extents.len()).rev() {
-        strides.push(PlaceStrides { offset: 0, fiber: fibers[d], order, weight: weights[d] });
+        strides.push(OffsetStrides { offset: 0, fiber: fibers[d], order, weight: weights[d] });
         order = order.saturating_mul(extents[d]);
     }
     strides.reverse();

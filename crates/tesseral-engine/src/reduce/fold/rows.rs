@@ -4,7 +4,7 @@ use tesseral_core::{DType, Error, Region, Result, Selection, Slice, dispatch_ele
 use tesseral_format::{Column, PlannedChunk, Request, Target};
 
 use super::distribute::{BlockCells, SlotCells, global_slot};
-use super::layout::{self, AxisRole, Place, PlaceStrides};
+use super::layout::{self, AxisRole, CellOffsets, OffsetStrides};
 use super::merger::Partial;
 use super::run::{Fold, Unit, share};
 use super::state::FoldState;
@@ -97,11 +97,11 @@ struct SlotAssignment<'a> {
     whole: Vec<u64>,
     /// The first slot along each axis, and the slot index stride.
     steps: Vec<(u64, u64)>,
-    strides: Vec<PlaceStrides>,
+    strides: Vec<OffsetStrides>,
 }
 
 /// A slot, and the place of a row that belongs to it; the offset is the number of the row.
-type SlotRow = (usize, Place);
+type SlotRow = (usize, CellOffsets);
 
 impl<'a> SlotAssignment<'a> {
     fn new(fold: &'a Fold, selection: &'a Selection, slots: &'a Region) -> Self {
@@ -113,7 +113,7 @@ impl<'a> SlotAssignment<'a> {
             stride = stride.saturating_mul(slots.extent(kept));
         }
         let whole = layout::shape(&fold.roles, selection);
-        let strides = layout::place_strides(&fold.roles, &selection.shape(), fold.weights.as_ref());
+        let strides = layout::offset_strides(&fold.roles, &selection.shape(), fold.weights.as_ref());
         Self { fold, slices: selection.slices(), slots, whole, steps, strides }
     }
 
@@ -127,7 +127,7 @@ impl<'a> SlotAssignment<'a> {
         let axes = axes.collect::<Result<Vec<_>>>()?;
         let mut slot_rows: Vec<SlotRow> = Vec::with_capacity(batch.rows);
         for row in 0..batch.rows {
-            self.assign(0, &axes, 0, Place { offset: row, ..Place::default() }, &mut slot_rows);
+            self.assign(0, &axes, 0, CellOffsets { offset: row, ..CellOffsets::default() }, &mut slot_rows);
         }
         // The sort is stable: rows of a slot keep their order.
         slot_rows.sort_by_key(|(slot, _)| *slot);
@@ -167,7 +167,7 @@ impl<'a> SlotAssignment<'a> {
     }
 
     /// Adds every slot that a row belongs to, axis by axis.
-    fn assign(&self, d: usize, axes: &[Vec<u64>], slot: u64, place: Place, out: &mut Vec<SlotRow>) {
+    fn assign(&self, d: usize, axes: &[Vec<u64>], slot: u64, place: CellOffsets, out: &mut Vec<SlotRow>) {
         let Some(axis) = axes.get(d) else {
             out.push((usize::try_from(slot).unwrap_or(usize::MAX), place));
             return;
@@ -181,7 +181,7 @@ impl<'a> SlotAssignment<'a> {
         }
         let mut assign_next = |along: u64, in_fiber: u64| {
             let ((first, slot_stride), stride) = (self.steps[d], self.strides[d]);
-            let next = Place {
+            let next = CellOffsets {
                 offset: place.offset,
                 fiber: place.fiber + in_fiber * stride.fiber,
                 order: place.order + n * stride.order,

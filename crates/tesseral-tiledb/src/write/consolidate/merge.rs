@@ -154,7 +154,7 @@ impl PartialEq for TileCursor {
 impl Eq for TileCursor {}
 
 /// Cells of the current output tile.
-struct Output<'a> {
+struct OutputTile<'a> {
     opened: &'a ArraySnapshot,
     array: &'a TileDbArray,
     fragment: FragmentWriter,
@@ -165,7 +165,7 @@ struct Output<'a> {
     scratch: Scratch,
 }
 
-impl Output<'_> {
+impl OutputTile<'_> {
     fn flush(&mut self) -> Result<()> {
         let cells = self.times[0].len() as u64;
         if cells == 0 {
@@ -254,7 +254,7 @@ pub(super) fn merge(opened: &ArraySnapshot, array: &TileDbArray) -> Result<Strin
         validity: nullable.then(Vec::new),
         ..ColumnCells::default()
     });
-    let mut out = Output {
+    let mut out = OutputTile {
         opened,
         array,
         fragment,
