@@ -25,7 +25,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     writer.commit().expect("a file");
     let native = TetFormat.open(store, &OpenOptions::default()).expect("an open file");
     let container = ModelContainer::new(native, TetFormat.holds(), Limits::default());
-    let array = tesseral_format::Container::array(&container, 0).expect("an array");
+    let array = tesseral_format::ContainerSource::array(&container, 0).expect("an array");
     let shape = array.schema().shape().expect("a shape");
     if Region::from_shape(&shape).cells().is_some() {
         let request = Request { columns: vec![Column::Field(0)], ..Request::cells(Selection::all(&shape), 0) };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tesseral_core::{Limits, Selection};
 use tesseral_format::{
-    Access, AuditOptions, Column, ColumnMut, Container, Format, OpenOptions, Request, Scratch,
+    Access, AuditOptions, Column, ColumnMut, ContainerSource, Format, OpenOptions, Request, Scratch,
 };
 use tesseral_store::{MemoryStore, Store};
 use tesseral_tensogram::TensogramFormat;
@@ -13,7 +13,7 @@ use tesseral_tensogram::TensogramFormat;
 const LIMITS: Limits =
     Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
 
-fn read(container: &dyn Container) {
+fn read(container: &dyn ContainerSource) {
     let mut scratch = Scratch::default();
     container.details();
     for i in 0..container.len() {

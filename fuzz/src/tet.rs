@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use tesseral_core::{Limits, Selection};
 use tesseral_format::{
-    AuditOptions, Column, ColumnMut, Container, Format, OpenOptions, Request, Scratch, Uncovered,
+    AuditOptions, Column, ColumnMut, ContainerSource, Format, OpenOptions, Request, Scratch, Uncovered,
 };
 use tesseral_store::{MemoryStore, Store, StoreExt};
 use tesseral_tet::{TetSummary, TetFormat};
 
 const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
 
-fn read(container: &dyn Container, file: &[u8]) {
+fn read(container: &dyn ContainerSource, file: &[u8]) {
     let mut scratch = Scratch::default();
     container.details();
     for i in 0..container.len() {

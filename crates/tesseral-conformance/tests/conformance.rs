@@ -14,7 +14,7 @@ use tesseral_conformance::{
 use tesseral_format::core::{
     ArraySchema, CellLen, Coords, DType, Field, Order, Result, Scalar, Selection, Value,
 };
-use tesseral_format::{ArraySpec, CodecSpec, Container, CoordinateRanges, Format, OpenOptions, Target};
+use tesseral_format::{ArraySpec, CodecSpec, ContainerSource, CoordinateRanges, Format, OpenOptions, Target};
 
 const LIGHT: Effort = Effort { selections: 8, chunks: 8, damages: 12 };
 
@@ -213,7 +213,7 @@ struct Naive(ExecutorFault);
 impl Executor for Naive {
     fn read_dense(
         &self,
-        container: &Arc<dyn Container>,
+        container: &Arc<dyn ContainerSource>,
         array: usize,
         field: u16,
         selection: &Selection,
@@ -233,7 +233,7 @@ impl Executor for Naive {
 
     fn read_sparse(
         &self,
-        container: &Arc<dyn Container>,
+        container: &Arc<dyn ContainerSource>,
         array: usize,
         fields: &[u16],
         ranges: &[CoordinateRanges],
@@ -247,7 +247,7 @@ impl Executor for Naive {
 
     fn summary(
         &self,
-        container: &Arc<dyn Container>,
+        container: &Arc<dyn ContainerSource>,
         array: usize,
         field: u16,
         target: &Target,

@@ -153,7 +153,7 @@ impl Open {
     pub fn container(
         &self,
         format: &'static dyn Format,
-        inner: Arc<dyn tesseral_format::Container>,
+        inner: Arc<dyn tesseral_format::ContainerSource>,
     ) -> Container {
         let mut execution = self.execution.clone();
         if execution.memory.is_none() {
@@ -213,7 +213,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Container> {
 #[derive(Clone, Debug)]
 pub struct Container {
     format: &'static dyn Format,
-    inner: Arc<dyn tesseral_format::Container>,
+    inner: Arc<dyn tesseral_format::ContainerSource>,
     execution: Options,
     digests: bool,
     as_of: Option<TimeRange>,
@@ -250,7 +250,7 @@ impl Container {
     }
 
     /// The format's container.
-    pub fn inner(&self) -> &Arc<dyn tesseral_format::Container> {
+    pub fn inner(&self) -> &Arc<dyn tesseral_format::ContainerSource> {
         &self.inner
     }
 

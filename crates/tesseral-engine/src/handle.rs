@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tesseral_core::packing::Packing;
 use tesseral_core::{Advice, ArraySchema, ChunkStats, Error, Limits, Result};
 use tesseral_format::{
-    ArraySource, ChunkPlan, Column, Container, DigestSpan, DigestSpans, NonEmpty, Part, PlannedChunk,
+    ArraySource, ChunkPlan, Column, ContainerSource, DigestSpan, DigestSpans, NonEmpty, Part, PlannedChunk,
     Request, SourceLayer, Totals, Uncovered,
 };
 use tesseral_store::{Store, StoreExt};
@@ -39,8 +39,8 @@ impl Handle {
     /// read.
     ///
     /// # Errors
-    /// As [`Container::array`].
-    pub fn new(container: &dyn Container, index: usize, digests: bool) -> Result<Self> {
+    /// As [`ContainerSource::array`].
+    pub fn new(container: &dyn ContainerSource, index: usize, digests: bool) -> Result<Self> {
         let source = container.store().guarded(|| container.array(index))?;
         let verified = digests.then(Arc::default);
         let (store, limits) = (Arc::clone(container.store()), Limits::default());
@@ -73,7 +73,7 @@ impl Handle {
     }
 
     /// Returns the array of another state of the source, with the same origin.
-    pub(crate) fn of_state(&self, container: &dyn Container, index: usize) -> Result<Self> {
+    pub(crate) fn of_state(&self, container: &dyn ContainerSource, index: usize) -> Result<Self> {
         let fresh = Self::new(container, index, self.verified.is_some())?.with_limits(self.limits);
         let fresh = Self { origin: self.origin.clone(), ..fresh };
         Ok(if self.packings.is_some() { fresh.physical() } else { fresh })

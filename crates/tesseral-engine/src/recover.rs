@@ -11,8 +11,8 @@ use tesseral_core::{
     Selection, alloc,
 };
 use tesseral_format::{
-    ArraySpec, CodecSpec, Column, Container, CoordinateRanges, Format, OpenOptions, PlannedChunk, Request,
-    Target, Writer,
+    ArraySpec, CodecSpec, Column, ContainerSource, CoordinateRanges, Format, OpenOptions, PlannedChunk,
+    Request, Target, Writer,
 };
 use tesseral_store::Store;
 
@@ -89,7 +89,7 @@ const NOT_DECLARED: &str = "lost_cells_not_declared";
 
 /// The intact part of a damaged source.
 struct DamagedSource {
-    container: Arc<dyn Container>,
+    container: Arc<dyn ContainerSource>,
     limits: Limits,
     /// Whether cells without a chunk are lost.
     gaps: bool,
@@ -184,7 +184,7 @@ fn history_row(origin: &str, total: Recovered) -> HistoryRow {
 }
 
 fn open_array(
-    container: &dyn Container,
+    container: &dyn ContainerSource,
     index: usize,
     limits: &Limits,
     session: &mut WriteSession,

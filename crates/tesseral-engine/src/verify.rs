@@ -10,7 +10,7 @@ use tesseral_core::{
     ChunkStats, DType, Error, ErrorKind, Finding, Limits, Result, Scalar, Selection, Severity, Sum, missing,
 };
 use tesseral_format::{
-    Access, AuditOptions, ChunkPlan, Column, Container, CoordinateRanges, Depth, Format, OpenOptions,
+    Access, AuditOptions, ChunkPlan, Column, ContainerSource, CoordinateRanges, Depth, Format, OpenOptions,
     PlannedChunk, Request, Target,
 };
 use tesseral_store::{Store, StoreExt};
@@ -168,7 +168,7 @@ struct Checked {
 }
 
 fn verify_array(
-    container: &dyn Container,
+    container: &dyn ContainerSource,
     index: usize,
     deep: bool,
     allowance: &mut Allowance,

@@ -16,7 +16,7 @@ use tesseral_engine::{
     CellBatch, CellOrder, Handle, Options, read, read_cells, read_into, read_valid_var, read_var, reduce,
     summarize,
 };
-use tesseral_format::{Column, Container, Format, OpenOptions, Request, Target};
+use tesseral_format::{Column, ContainerSource, Format, OpenOptions, Request, Target};
 use tesseral_store::Store;
 use tesseral_store::test_wrappers::{Counting, Latency, Wrapped};
 
@@ -123,7 +123,7 @@ fn check_validity(handle: &Handle, request: &Request, want: &[u8], options: &Opt
 fn check_summary(
     handle: &Handle,
     request: &Request,
-    container: &Arc<dyn Container>,
+    container: &Arc<dyn ContainerSource>,
     array: usize,
     field: u16,
     options: &Options,

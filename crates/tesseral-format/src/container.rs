@@ -1,4 +1,4 @@
-//! The [`Container`] trait: an immutable snapshot of an opened source.
+//! The [`ContainerSource`] trait: an immutable snapshot of an opened source.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub struct Version {
 }
 
 /// An opened file or folder: a snapshot that does not change with later writes.
-pub trait Container: Debug + Send + Sync {
+pub trait ContainerSource: Debug + Send + Sync {
     /// Identifier of its format.
     fn format(&self) -> &'static str;
 

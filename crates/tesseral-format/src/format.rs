@@ -7,7 +7,7 @@ use tesseral_core::{Cancel, Error, Finding, Limits, Region, Result};
 use tesseral_store::{ObjectInfo, Store};
 
 use crate::convention::Holds;
-use crate::{Container, CreateOptions, MessageFormat, OptionSet, OptionTable, Versioned, Writer};
+use crate::{ContainerSource, CreateOptions, MessageFormat, OptionSet, OptionTable, Versioned, Writer};
 
 /// Information about a source before it is opened.
 #[derive(Clone, Copy, Debug)]
@@ -149,7 +149,7 @@ pub struct AuditOptions {
 #[derive(Debug, Default)]
 pub struct AuditReport {
     /// The container, if enough of it could be opened to decode payloads.
-    pub container: Option<Arc<dyn Container>>,
+    pub container: Option<Arc<dyn ContainerSource>>,
     /// Payloads are already decoded; only their digests remain to verify.
     pub decoded: bool,
     /// Bytes of metadata covered by a digest or checksum.
@@ -174,7 +174,7 @@ pub struct Repair {
 #[derive(Debug)]
 pub struct Salvage {
     /// Container of the intact chunks; the others are uncovered.
-    pub container: Arc<dyn Container>,
+    pub container: Arc<dyn ContainerSource>,
     /// Whether uncovered cells were lost; otherwise they are unwritten.
     pub gaps_are_losses: bool,
     /// Findings on lost data.
@@ -207,7 +207,7 @@ pub trait Format: Debug + Send + Sync {
     ///
     /// # Errors
     /// `Corrupt`, `Unsupported`, `Limit`, `Io`, `NotFound`.
-    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>>;
+    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn ContainerSource>>;
 
     /// Returns operations on messages, for message formats.
     fn messages(&self) -> Option<&dyn MessageFormat> {

@@ -1,6 +1,6 @@
 //! The traits that a format implements so that the engine can read and write it.
 //!
-//! A format provides four operations and never reads payloads itself: the content of a source ([`Container`]), the chunks that
+//! A format provides four operations and never reads payloads itself: the content of a source ([`ContainerSource`]), the chunks that
 //! serve a request and their byte ranges ([`ArraySource::plan`]), statistics of chunks without reading them
 //! ([`ArraySource::stats`]), and decoding of bytes into cells ([`ArraySource::decode`]). The engine does all fetching, caching,
 //! threading, memory limits, layering, filling and reducing.
@@ -29,7 +29,7 @@ mod writer;
 
 pub use cell_keys::{CellKey, CellKeys, DuplicatePolicy};
 pub use column::{Column, ColumnData, ColumnMut, KEPT, Scratch, UNWRITTEN};
-pub use container::{Container, Groups, MemoryBudget, Version, VersionState};
+pub use container::{ContainerSource, Groups, MemoryBudget, Version, VersionState};
 pub use contiguous::{CONTIGUOUS_CHUNK, contiguous_chunk_shape, first_cell};
 pub use create_options::{
     CreateOption, CreateOptions, Domains, FormatOptions, OptionInfo, OptionSet, OptionTable, OptionType,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::json;
 use tesseral_core::{Attributes, Error, ErrorKind, Finding, HistoryRow, Result};
 use tesseral_format::{
-    ArraySource, AuditOptions, AuditReport, Capabilities, Container, Format, Groups, OpenOptions, Probe,
-    Sniff,
+    ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, Format, Groups, OpenOptions,
+    Probe, Sniff,
 };
 use tesseral_store::Store;
 
@@ -33,7 +33,7 @@ impl Hdf5Container {
     }
 }
 
-impl Container for Hdf5Container {
+impl ContainerSource for Hdf5Container {
     fn format(&self) -> &'static str {
         crate::ID
     }
@@ -126,7 +126,7 @@ impl Format for Hdf5Format {
         }
     }
 
-    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
+    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn ContainerSource>> {
         Ok(Arc::new(Hdf5Container::open(store, options)?))
     }
 
@@ -144,7 +144,7 @@ impl Format for Hdf5Format {
                     report(Finding::warning("unread", line));
                 }
                 let uncovered_bytes = container.opened.file.storage.bytes_read().min(len);
-                let container: Option<Arc<dyn Container>> = Some(Arc::new(container));
+                let container: Option<Arc<dyn ContainerSource>> = Some(Arc::new(container));
                 Ok(AuditReport { container, uncovered_bytes, ..AuditReport::default() })
             }
             Err(e) if matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound { .. }) => Err(e),

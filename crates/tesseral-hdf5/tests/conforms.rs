@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tesseral_conformance::{Fixture, read_suite};
 use tesseral_core::{DType, ErrorKind, Result, Scalar, Selection, Value};
-use tesseral_format::{ColumnMut, Container, Format, OpenOptions, PlannedChunk, Request, Scratch};
+use tesseral_format::{ColumnMut, ContainerSource, Format, OpenOptions, PlannedChunk, Request, Scratch};
 use tesseral_hdf5::Hdf5Format;
 use tesseral_store::{MemoryStore, Store, StoreExt};
 
@@ -21,11 +21,14 @@ fn memory(bytes: &[u8]) -> Arc<dyn Store> {
     Arc::new(MemoryStore::with_object("folder/cells.h5", bytes.to_vec()))
 }
 
-fn open(bytes: &[u8]) -> Result<Arc<dyn Container>> {
+fn open(bytes: &[u8]) -> Result<Arc<dyn ContainerSource>> {
     Hdf5Format.open(memory(bytes), &OpenOptions::default())
 }
 
-fn plan(container: &dyn Container, name: &str) -> (Arc<dyn tesseral_format::ArraySource>, Vec<PlannedChunk>) {
+fn plan(
+    container: &dyn ContainerSource,
+    name: &str,
+) -> (Arc<dyn tesseral_format::ArraySource>, Vec<PlannedChunk>) {
     let array = container.array(container.find(name).unwrap()).unwrap();
     let shape = array.schema().shape().unwrap();
     let plan = array.plan(&Request::cells(Selection::all(&shape), 0)).unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use tesseral_core::{Attributes, Error, ErrorKind, Finding, HistoryRow, Result};
 use tesseral_format::{
-    ArraySource, AuditOptions, AuditReport, Capabilities, Container, Format, OpenOptions, Probe, Sniff,
+    ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, Format, OpenOptions, Probe, Sniff,
 };
 use tesseral_store::{Store, StoreExt};
 
@@ -58,7 +58,7 @@ fn read_header(store: &dyn Store, len: u64, object: &str, options: &OpenOptions)
     }
 }
 
-impl Container for NetCdf3Container {
+impl ContainerSource for NetCdf3Container {
     fn format(&self) -> &'static str {
         crate::ID
     }
@@ -135,7 +135,7 @@ impl Format for NetCdf3Format {
         }
     }
 
-    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
+    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn ContainerSource>> {
         Ok(Arc::new(NetCdf3Container::open(store, options)?))
     }
 
@@ -150,7 +150,7 @@ impl Format for NetCdf3Format {
             Ok(container) => {
                 report(Finding::passed("structure", "the header is consistent"));
                 let uncovered_bytes = container.header.len;
-                let container: Option<Arc<dyn Container>> = Some(Arc::new(container));
+                let container: Option<Arc<dyn ContainerSource>> = Some(Arc::new(container));
                 Ok(AuditReport { container, uncovered_bytes, ..AuditReport::default() })
             }
             Err(e) if matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound { .. }) => Err(e),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tesseral_conformance::{Fixture, read_suite};
 use tesseral_core::{DType, ErrorKind, Result, Scalar, Selection, Value};
-use tesseral_format::{Access, Container, Format, OpenOptions, Request};
+use tesseral_format::{Access, ContainerSource, Format, OpenOptions, Request};
 use tesseral_netcdf3::NetCdf3Format;
 use tesseral_store::{MemoryStore, Store};
 
@@ -106,7 +106,7 @@ fn memory(bytes: Vec<u8>) -> Arc<dyn Store> {
     Arc::new(MemoryStore::with_object("folder/cells.nc", bytes))
 }
 
-fn open(bytes: &[u8]) -> Result<Arc<dyn Container>> {
+fn open(bytes: &[u8]) -> Result<Arc<dyn ContainerSource>> {
     NetCdf3Format.open(memory(bytes.to_vec()), &OpenOptions::default())
 }
 

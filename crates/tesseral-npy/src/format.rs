@@ -6,7 +6,7 @@ use serde_json::json;
 use tesseral_core::{Attributes, Error, ErrorKind, Finding, HistoryRow, Result};
 use tesseral_format::convention::Holds;
 use tesseral_format::{
-    ArraySource, AuditOptions, AuditReport, Capabilities, Container, Format, OpenOptions, Probe, Sniff,
+    ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, Format, OpenOptions, Probe, Sniff,
 };
 use tesseral_store::{Store, StoreExt};
 
@@ -58,7 +58,7 @@ fn file_stem(location: &str) -> String {
     if stem.is_empty() { "array".to_owned() } else { stem.to_owned() }
 }
 
-impl Container for NpyContainer {
+impl ContainerSource for NpyContainer {
     fn format(&self) -> &'static str {
         crate::ID
     }
@@ -125,7 +125,7 @@ impl Format for NpyFormat {
         }
     }
 
-    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
+    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn ContainerSource>> {
         Ok(Arc::new(NpyContainer::open(store, options)?))
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tesseral_conformance::{Fixture, read_suite};
 use tesseral_core::schema::Order;
 use tesseral_core::{ErrorKind, Result, Selection};
-use tesseral_format::{Access, Container, Format, OpenOptions, Request};
+use tesseral_format::{Access, ContainerSource, Format, OpenOptions, Request};
 use tesseral_npy::NpyFormat;
 use tesseral_store::{MemoryStore, Store};
 
@@ -26,7 +26,7 @@ fn memory(bytes: Vec<u8>) -> Arc<dyn Store> {
     Arc::new(MemoryStore::with_object("folder/cells.npy", bytes))
 }
 
-fn open(bytes: &[u8]) -> Result<Arc<dyn Container>> {
+fn open(bytes: &[u8]) -> Result<Arc<dyn ContainerSource>> {
     NpyFormat.open(memory(bytes.to_vec()), &OpenOptions::default())
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tesseral_core::dtype::Class;
 use tesseral_core::{DType, ErrorKind, Finding, Result, Severity};
-use tesseral_format::{AuditOptions, AuditReport, Container, Depth};
+use tesseral_format::{AuditOptions, AuditReport, ContainerSource, Depth};
 use tesseral_store::Store;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -84,7 +84,7 @@ pub(crate) fn audit(
         }
     }
     let uncovered_bytes = catalog.source.len.saturating_sub(covered).saturating_sub(payload);
-    let container: Option<Arc<dyn Container>> = match refused {
+    let container: Option<Arc<dyn ContainerSource>> = match refused {
         None => Some(Arc::new(TensogramContainer::new(catalog))),
         Some(_) => None,
     };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tesseral_core::{CellLen, DType, Finding, Result, Value};
 use tesseral_format::convention::Holds;
 use tesseral_format::{
-    AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Format, MessageFormat, OpenOptions,
-    OptionSet, Probe, Repair, Salvage, Sniff, Writer,
+    AuditOptions, AuditReport, Capabilities, ContainerSource, CreateOptions, Format, MessageFormat,
+    OpenOptions, OptionSet, Probe, Repair, Salvage, Sniff, Writer,
 };
 use tesseral_store::Store;
 
@@ -104,7 +104,7 @@ impl Format for TensogramFormat {
         }
     }
 
-    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
+    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn ContainerSource>> {
         Ok(Arc::new(Self::open_container(store, options)?))
     }
 

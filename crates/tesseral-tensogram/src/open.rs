@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::json;
 use tesseral_core::{Attributes, Cancel, Error, ErrorKind, HistoryRow, Limits, Result, Value};
-use tesseral_format::{ArraySource, Container, OpenOptions};
+use tesseral_format::{ArraySource, ContainerSource, OpenOptions};
 use tesseral_store::Store;
 
 use crate::array::TensogramArray;
@@ -368,7 +368,7 @@ pub(crate) fn values<'a>(map: impl Iterator<Item = (&'a String, &'a CborItem)>) 
     map.filter(|(key, _)| *key != RESERVED).map(|(key, item)| (key.clone(), item.to_value())).collect()
 }
 
-impl Container for TensogramContainer {
+impl ContainerSource for TensogramContainer {
     fn format(&self) -> &'static str {
         crate::ID
     }

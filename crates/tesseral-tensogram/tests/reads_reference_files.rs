@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use tesseral_conformance::oracle::Cells;
 use tesseral_conformance::{Effort, Expected, Fixture, expectations_hold, read_suite};
 use tesseral_core::{DType, ErrorKind, Value};
-use tesseral_format::{AuditOptions, Container, Format, OpenOptions};
+use tesseral_format::{AuditOptions, ContainerSource, Format, OpenOptions};
 use tesseral_store::{MemoryStore, Store};
 use tesseral_tensogram::TensogramFormat;
 
@@ -24,7 +24,7 @@ fn store(bytes: Vec<u8>) -> Arc<dyn Store> {
     Arc::new(MemoryStore::with_object("file.tgm", bytes))
 }
 
-fn open(bytes: Vec<u8>) -> Arc<dyn Container> {
+fn open(bytes: Vec<u8>) -> Arc<dyn ContainerSource> {
     TensogramFormat.open(store(bytes), &OpenOptions::default()).unwrap()
 }
 
@@ -172,7 +172,7 @@ fn a_descriptor_can_precede_the_payload() {
     for number in 0..2 {
         let shape = before.array(number).unwrap().schema().shape().unwrap();
         let all = tesseral_core::Selection::all(&shape);
-        let read = |c: &Arc<dyn Container>| {
+        let read = |c: &Arc<dyn ContainerSource>| {
             tesseral_conformance::oracle::read_dense(c.as_ref(), number, 0, &all).unwrap()
         };
         assert_eq!(read(&before), read(&after));

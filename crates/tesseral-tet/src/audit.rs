@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use tesseral_core::{ChunkGrid, Error, ErrorKind, Finding, Limits, Result};
-use tesseral_format::{AuditOptions, AuditReport, Container};
+use tesseral_format::{AuditOptions, AuditReport, ContainerSource};
 use tesseral_store::Store;
 
 use crate::layout::{Digests, FileLayout};
@@ -63,7 +63,7 @@ pub(crate) fn audit(
     if sound {
         check_footer(&catalog.layout, report);
         check_own(&catalog, &spans, mismatch, report);
-        let container: Arc<dyn Container> = Arc::new(TetContainer::new(catalog));
+        let container: Arc<dyn ContainerSource> = Arc::new(TetContainer::new(catalog));
         result.container = Some(container);
     }
     Ok(result)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tesseral_core::{CellLen, Finding, Result};
 use tesseral_format::convention::Holds;
 use tesseral_format::{
-    AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Format, OpenOptions, Probe, Repair,
-    Salvage, Sniff, Writer,
+    AuditOptions, AuditReport, Capabilities, ContainerSource, CreateOptions, Format, OpenOptions, Probe,
+    Repair, Salvage, Sniff, Writer,
 };
 use tesseral_store::Store;
 
@@ -92,7 +92,7 @@ impl Format for TetFormat {
         }
     }
 
-    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
+    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn ContainerSource>> {
         Ok(Arc::new(Self::open_container(store, options)?))
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::json;
 use tesseral_core::{Attributes, Error, HistoryRow, Limits, Result, Value};
 use tesseral_format::convention::KEY;
-use tesseral_format::{ArraySource, Container, MemoryBudget};
+use tesseral_format::{ArraySource, ContainerSource, MemoryBudget};
 use tesseral_store::Store;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -108,7 +108,7 @@ impl TetContainer {
     }
 }
 
-impl Container for TetContainer {
+impl ContainerSource for TetContainer {
     fn format(&self) -> &'static str {
         crate::ID
     }

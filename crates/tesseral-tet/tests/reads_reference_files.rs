@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 use tesseral_core::{Attributes, Value};
-use tesseral_format::{Container, Format, OpenOptions, Request};
+use tesseral_format::{ContainerSource, Format, OpenOptions, Request};
 use tesseral_store::test_wrappers::{Counting, Wrapped};
 use tesseral_store::{LocalStore, ReadMode, Store};
 use tesseral_tet::TetFormat;
@@ -36,7 +36,7 @@ fn numbers(json: &Json) -> Vec<u64> {
     json.as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect()
 }
 
-fn check_dataset(file: &str, container: &dyn Container, index: usize, want: &Json) {
+fn check_dataset(file: &str, container: &dyn ContainerSource, index: usize, want: &Json) {
     let name = want["name"].as_str().unwrap();
     let context = format!("{file}: {name}");
     assert_eq!(container.name(index), name, "{context}");

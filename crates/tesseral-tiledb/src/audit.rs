@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tesseral_core::{Error, ErrorKind, Finding, Result};
-use tesseral_format::{AuditOptions, AuditReport, Container};
+use tesseral_format::{AuditOptions, AuditReport, ContainerSource};
 use tesseral_store::{Store, StoreExt};
 
 use crate::array::TileDbArray;
@@ -134,7 +134,7 @@ pub(crate) fn audit(
     };
     coverage.report(report);
     Ok(AuditReport {
-        container: container.map(|container| Arc::new(container) as Arc<dyn Container>),
+        container: container.map(|container| Arc::new(container) as Arc<dyn ContainerSource>),
         covered_bytes: coverage.covered,
         uncovered_bytes: coverage.uncovered,
         ..AuditReport::default()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tesseral_core::{ArraySchema, CellLen, DType, Finding, Result};
 use tesseral_format::convention::Holds;
 use tesseral_format::{
-    AppendOptions, AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Edit, Format,
+    AppendOptions, AuditOptions, AuditReport, Capabilities, ContainerSource, CreateOptions, Edit, Format,
     OpenOptions, OptionSet, Probe, Repair, Salvage, Sniff, Versioned, Writer,
 };
 use tesseral_store::Store;
@@ -74,7 +74,7 @@ impl Format for TileDbFormat {
         if known || has("__fragments") || has("__commits") { Sniff::Name } else { Sniff::No }
     }
 
-    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
+    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn ContainerSource>> {
         Ok(Arc::new(TileDbContainer::open(Arc::new(ArrayStore(store)), options)?))
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tesseral_core::{Attributes, Error, HistoryRow, Result};
-use tesseral_format::{ArraySource, Container, OpenOptions, TimeRange, Version};
+use tesseral_format::{ArraySource, ContainerSource, OpenOptions, TimeRange, Version};
 use tesseral_store::{Bytes, Store, StoreExt};
 
 use crate::array::TileDbArray;
@@ -365,7 +365,7 @@ impl TileDbContainer {
     }
 }
 
-impl Container for TileDbContainer {
+impl ContainerSource for TileDbContainer {
     fn format(&self) -> &'static str {
         crate::ID
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tesseral_conformance::oracle::{Dense, Sparse};
 use tesseral_core::dtype::Class;
 use tesseral_core::{CellLen, ErrorKind, Scalar, Value as Attribute};
-use tesseral_format::{Container, Format, OpenOptions};
+use tesseral_format::{ContainerSource, Format, OpenOptions};
 use tesseral_tiledb::TileDbFormat;
 
 fn hex(bytes: &[u8]) -> String {
@@ -32,7 +32,7 @@ fn raw<'a>(cells: impl Iterator<Item = Option<&'a [u8]>>, size: Option<usize>) -
     (hex(&bytes), hex(&validity))
 }
 
-fn columns(container: &dyn Container) -> Vec<(String, (String, String))> {
+fn columns(container: &dyn ContainerSource) -> Vec<(String, (String, String))> {
     let source = container.array(0).unwrap();
     let schema = source.schema();
     if schema.sparse {

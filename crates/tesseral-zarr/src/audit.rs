@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tesseral_core::{ErrorKind, Finding, Result};
-use tesseral_format::{AuditOptions, AuditReport, Container};
+use tesseral_format::{AuditOptions, AuditReport, ContainerSource};
 use tesseral_store::Store;
 
 use crate::open::ZarrContainer;

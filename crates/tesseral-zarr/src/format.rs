@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tesseral_core::{Finding, Result, Value};
 use tesseral_format::convention::Holds;
 use tesseral_format::{
-    AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Format, OpenOptions, OptionSet, Probe,
-    Sniff, Writer,
+    AuditOptions, AuditReport, Capabilities, ContainerSource, CreateOptions, Format, OpenOptions, OptionSet,
+    Probe, Sniff, Writer,
 };
 use tesseral_store::Store;
 
@@ -76,7 +76,7 @@ impl Format for ZarrFormat {
         if probe.name.trim_end_matches('/').ends_with(".zarr") { Sniff::Name } else { Sniff::No }
     }
 
-    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
+    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn ContainerSource>> {
         Ok(Arc::new(ZarrContainer::open(store, options)?))
     }
 

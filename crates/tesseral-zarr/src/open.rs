@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json, json};
 use tesseral_core::{Attributes, Error, ErrorKind, HistoryRow, Result};
-use tesseral_format::{ArraySource, Container, Groups, OpenOptions};
+use tesseral_format::{ArraySource, ContainerSource, Groups, OpenOptions};
 use tesseral_store::{ObjectKind, Store, StoreExt};
 
 use crate::array::ZarrArray;
@@ -278,7 +278,7 @@ fn read_root(found: &mut Hierarchy<'_>) -> Result<(u8, bool)> {
     Ok((2, false))
 }
 
-impl Container for ZarrContainer {
+impl ContainerSource for ZarrContainer {
     fn format(&self) -> &'static str {
         crate::ID
     }

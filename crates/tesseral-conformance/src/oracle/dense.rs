@@ -6,7 +6,7 @@ use tesseral_core::{Coords, Error, Field, Order, Region, Result, Selection};
 
 use super::Cells;
 use super::chunk::{ColumnLayout, Prefill, decode_parts, fetch};
-use tesseral_format::{ArraySource, ChunkPlan, Column, Container, Request};
+use tesseral_format::{ArraySource, ChunkPlan, Column, ContainerSource, Request};
 
 /// Maximum number of cells.
 const LIMIT: u64 = 1 << 26;
@@ -143,7 +143,7 @@ fn native(word: usize, bytes: &[u8]) -> Vec<u8> {
 /// # Errors
 /// Errors of reading and decoding; `InvalidRequest` for chunks that are not dense; `Limit`.
 pub fn paint(
-    container: &dyn Container,
+    container: &dyn ContainerSource,
     source: &dyn ArraySource,
     plan: &ChunkPlan,
     field: u16,
@@ -201,7 +201,7 @@ impl Dense {
     ///
     /// # Errors
     /// Errors of planning, reading and decoding; `InvalidRequest` for arrays without positions.
-    pub fn load(container: &dyn Container, array: usize, field: u16) -> Result<Self> {
+    pub fn load(container: &dyn ContainerSource, array: usize, field: u16) -> Result<Self> {
         let source = container.array(array)?;
         let shape = source.schema().shape().filter(|_| !source.schema().sparse);
         let shape = shape.ok_or_else(|| Error::invalid("not a dense array"))?;

@@ -22,7 +22,7 @@ pub(crate) use sparse::{compare_fields, compare_rows, is_deleted};
 pub use summary::{Summary, chunk_stats, is_null};
 use tesseral_core::{Result, Selection};
 
-use tesseral_format::{Container, CoordinateRanges};
+use tesseral_format::{ContainerSource, CoordinateRanges};
 
 /// Cells of a field, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Cells {
 /// # Errors
 /// Errors of planning, reading and decoding.
 pub fn read_dense(
-    container: &dyn Container,
+    container: &dyn ContainerSource,
     array: usize,
     field: u16,
     selection: &Selection,
@@ -86,7 +86,7 @@ pub fn read_dense(
 /// # Errors
 /// Errors of planning, reading and decoding.
 pub fn read_sparse(
-    container: &dyn Container,
+    container: &dyn ContainerSource,
     array: usize,
     fields: &[u16],
     ranges: &[CoordinateRanges],
@@ -99,7 +99,7 @@ pub fn read_sparse(
 /// # Errors
 /// Errors of planning, reading and decoding.
 pub fn summary(
-    container: &dyn Container,
+    container: &dyn ContainerSource,
     array: usize,
     field: u16,
     selection: &Selection,

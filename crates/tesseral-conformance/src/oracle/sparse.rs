@@ -9,7 +9,8 @@ use super::chunk::{Decoded, Prefill, decode_parts, fetch};
 use super::condition::meets;
 use super::summary::scalar;
 use tesseral_format::{
-    ArraySource, ChunkPlan, Column, Container, CoordinateRanges, Delete, KEPT, Request, Target, UNWRITTEN,
+    ArraySource, ChunkPlan, Column, ContainerSource, CoordinateRanges, Delete, KEPT, Request, Target,
+    UNWRITTEN,
 };
 
 /// A cell of a sparse array, as native-endian bytes.
@@ -86,7 +87,7 @@ pub(crate) fn all_columns(schema: &ArraySchema) -> Vec<Column> {
 /// # Errors
 /// Errors of reading and decoding.
 pub fn rows_of_plan(
-    container: &dyn Container,
+    container: &dyn ContainerSource,
     source: &dyn ArraySource,
     plan: &ChunkPlan,
     ranges: &[CoordinateRanges],
@@ -171,7 +172,7 @@ impl Sparse {
     ///
     /// # Errors
     /// Errors of planning, reading and decoding.
-    pub fn load(container: &dyn Container, array: usize) -> Result<Self> {
+    pub fn load(container: &dyn ContainerSource, array: usize) -> Result<Self> {
         let source = container.array(array)?;
         let all = vec![CoordinateRanges::new(); source.schema().dims.len()];
         let request = Request {

@@ -7,7 +7,7 @@ use tesseral_store::{MemoryStore, Store, StoreExt};
 
 use super::{Check, Fixture, Violation, columns, full_request, objects, store_with};
 use crate::oracle::{ColumnLayout, Prefill, decode_parts, fetch};
-use tesseral_format::{AuditOptions, Container, Format, OpenOptions};
+use tesseral_format::{AuditOptions, ContainerSource, Format, OpenOptions};
 
 /// Decoded bytes per column of a chunk up to which a damaged source is read.
 const FOLLOW: u64 = 1 << 20;
@@ -127,7 +127,7 @@ fn try_all(
 }
 
 /// Uses a container as a caller would, and ignores errors.
-fn read_all(container: &dyn Container) {
+fn read_all(container: &dyn ContainerSource) {
     let _ = (container.details(), container.attributes(), container.history());
     for number in 0..container.len().min(64) {
         let _ = container.find(container.name(number));

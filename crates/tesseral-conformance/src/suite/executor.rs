@@ -8,7 +8,7 @@ use tesseral_core::{CellLen, Field, Result, Scalar, Selection};
 use super::facts::{same_float, same_sum};
 use super::{Check, Fixture, Violation, for_each_array, open, selections, sparse_ranges};
 use crate::oracle::{Cells, Dense, Row, Sparse, Summary};
-use tesseral_format::{Container, CoordinateRanges, Format, Target};
+use tesseral_format::{ContainerSource, CoordinateRanges, Format, Target};
 
 /// A reader of arrays through the traits, such as the engine.
 pub trait Executor {
@@ -18,7 +18,7 @@ pub trait Executor {
     /// Errors of the executor.
     fn read_dense(
         &self,
-        container: &Arc<dyn Container>,
+        container: &Arc<dyn ContainerSource>,
         array: usize,
         field: u16,
         selection: &Selection,
@@ -30,7 +30,7 @@ pub trait Executor {
     /// Errors of the executor.
     fn read_sparse(
         &self,
-        container: &Arc<dyn Container>,
+        container: &Arc<dyn ContainerSource>,
         array: usize,
         fields: &[u16],
         ranges: &[CoordinateRanges],
@@ -42,7 +42,7 @@ pub trait Executor {
     /// Errors of the executor.
     fn summary(
         &self,
-        container: &Arc<dyn Container>,
+        container: &Arc<dyn ContainerSource>,
         array: usize,
         field: u16,
         target: &Target,
@@ -123,7 +123,7 @@ fn has_sum(field: &Field) -> bool {
 fn compare(
     check: &Check<'_>,
     executor: &dyn Executor,
-    container: &Arc<dyn Container>,
+    container: &Arc<dyn ContainerSource>,
     array: usize,
     field: u16,
     target: &Target,

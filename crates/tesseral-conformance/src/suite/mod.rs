@@ -45,7 +45,7 @@ pub use write_sparse::{SparseCase, sparse_write_suite};
 use crate::oracle::{Cells, Row, Sparse};
 use crate::testing::Random;
 use tesseral_format::{
-    ArraySource, ChunkPlan, Column, Container, CoordinateRanges, Format, OpenOptions, Request, Target,
+    ArraySource, ChunkPlan, Column, ContainerSource, CoordinateRanges, Format, OpenOptions, Request, Target,
 };
 
 /// A failed check.
@@ -205,7 +205,11 @@ pub fn read_suite(format: &dyn Format, fixture: &Fixture) -> Result<(), Violatio
     damage_never_panics(format, fixture)
 }
 
-fn open(check: &Check<'_>, format: &dyn Format, fixture: &Fixture) -> Result<Arc<dyn Container>, Violation> {
+fn open(
+    check: &Check<'_>,
+    format: &dyn Format,
+    fixture: &Fixture,
+) -> Result<Arc<dyn ContainerSource>, Violation> {
     check.must("open", format.open(Arc::clone(&fixture.store), &fixture.options))
 }
 
@@ -233,7 +237,7 @@ fn columns(schema: &ArraySchema) -> Vec<Column> {
 /// Calls `f` with every array.
 fn for_each_array(
     check: &Check<'_>,
-    container: &dyn Container,
+    container: &dyn ContainerSource,
     mut f: impl FnMut(&Check<'_>, usize, &dyn ArraySource) -> Result<(), Violation>,
 ) -> Result<(), Violation> {
     for number in 0..container.len() {
@@ -248,7 +252,7 @@ fn for_each_array(
 /// Calls `f` with every column of every array and its complete plan.
 fn for_each_column(
     check: &Check<'_>,
-    container: &dyn Container,
+    container: &dyn ContainerSource,
     mut f: impl FnMut(&Check<'_>, &dyn ArraySource, Column, &ChunkPlan) -> Result<(), Violation>,
 ) -> Result<(), Violation> {
     for_each_array(check, container, |check, _, source| {

@@ -11,7 +11,7 @@ use super::{
 use crate::oracle::rows_of_plan;
 use crate::oracle::{Decoded, Dense, Prefill, Sparse, decode_parts, fetch, for_each_cell, in_ranges, paint};
 use tesseral_format::{
-    ArraySource, ChunkPlan, Column, Container, Cover, Format, PlannedChunk, Request, Target, Uncovered,
+    ArraySource, ChunkPlan, Column, ContainerSource, Cover, Format, PlannedChunk, Request, Target, Uncovered,
 };
 use tesseral_store::Store;
 
@@ -122,7 +122,7 @@ pub fn plans_agree(format: &dyn Format, fixture: &Fixture) -> Result<(), Violati
 
 fn dense_plan(
     check: &Check<'_>,
-    container: &dyn Container,
+    container: &dyn ContainerSource,
     source: &dyn ArraySource,
     dense: &Dense,
     field: u16,
@@ -153,7 +153,7 @@ fn dense_plan(
 
 fn sparse_plan(
     check: &Check<'_>,
-    container: &dyn Container,
+    container: &dyn ContainerSource,
     source: &dyn ArraySource,
     sparse: &Sparse,
     ranges: Vec<tesseral_format::CoordinateRanges>,
@@ -234,7 +234,7 @@ pub fn whole_chunks_are_whole(format: &dyn Format, fixture: &Fixture) -> Result<
 type Listed = (Vec<Vec<u8>>, Vec<Option<Vec<u8>>>);
 
 fn rows_of_chunk(
-    container: &dyn Container,
+    container: &dyn ContainerSource,
     source: &dyn ArraySource,
     chunk: &PlannedChunk,
 ) -> Result<Vec<Listed>> {

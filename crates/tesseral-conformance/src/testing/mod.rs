@@ -23,7 +23,7 @@ pub use values::Cell;
 pub(crate) use values::{Buffers, cell as random_cell};
 
 use crate::oracle::Cells;
-use tesseral_format::{AuditOptions, AuditReport, Container, Probe, Sniff};
+use tesseral_format::{AuditOptions, AuditReport, ContainerSource, Probe, Sniff};
 
 /// Recognizes by the magic, else by the file extension.
 fn sniff(probe: &Probe<'_>, magic: &[u8; 8], extensions: &[&str]) -> Sniff {
@@ -43,7 +43,7 @@ fn audit(
     magic: &[u8; 8],
     options: &AuditOptions,
     report: &mut dyn FnMut(Finding),
-    parse: impl FnOnce(Arc<dyn Store>, &wire::TestDirectory, &Limits) -> Result<Arc<dyn Container>>,
+    parse: impl FnOnce(Arc<dyn Store>, &wire::TestDirectory, &Limits) -> Result<Arc<dyn ContainerSource>>,
 ) -> Result<AuditReport> {
     use tesseral_core::ErrorKind;
     let limits = &options.open.limits;

@@ -8,7 +8,7 @@ use tesseral_format::core::{Attributes, ChunkStats, Error, Finding, HistoryRow, 
 use tesseral_format::store::{Bytes, Store};
 use tesseral_format::{
     ArraySource, ArraySpec, AuditOptions, AuditReport, Capabilities, ChunkInfo, ChunkPlan, Column,
-    ColumnData, ColumnMut, Container, CreateOptions, DigestSpans, EncodedChunk, Format, OpenOptions,
+    ColumnData, ColumnMut, ContainerSource, CreateOptions, DigestSpans, EncodedChunk, Format, OpenOptions,
     PlannedChunk, Probe, Request, Scratch, Sniff, SourceLayer, Target, Uncovered, Writer,
 };
 
@@ -73,7 +73,7 @@ pub struct Broken<F>(pub F, pub Flaw);
 
 #[derive(Debug)]
 struct BrokenContainer {
-    inner: Arc<dyn Container>,
+    inner: Arc<dyn ContainerSource>,
     flaw: Flaw,
     attributes: Attributes,
 }
@@ -84,7 +84,7 @@ struct BrokenSource {
     flaw: Flaw,
 }
 
-fn wrap(inner: Arc<dyn Container>, flaw: Flaw) -> Arc<dyn Container> {
+fn wrap(inner: Arc<dyn ContainerSource>, flaw: Flaw) -> Arc<dyn ContainerSource> {
     static OPENED: std::sync::atomic::AtomicI64 = std::sync::atomic::AtomicI64::new(0);
     let mut attributes = inner.attributes().clone();
     if flaw == Flaw::Wavers {
@@ -122,7 +122,7 @@ impl<F: Format> Format for Broken<F> {
         self.0.sniff(probe)
     }
 
-    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
+    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn ContainerSource>> {
         if self.1 == Flaw::PanicsOnOpen {
             assert!(store.len("").is_ok_and(|len| len > 40), "too short");
         }
@@ -157,7 +157,7 @@ impl<F: Format> Format for Broken<F> {
     }
 }
 
-impl Container for BrokenContainer {
+impl ContainerSource for BrokenContainer {
     fn format(&self) -> &'static str {
         self.inner.format()
     }

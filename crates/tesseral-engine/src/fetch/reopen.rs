@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tesseral_core::{Error, ErrorKind, Result};
-use tesseral_format::{Container, Format};
+use tesseral_format::{ContainerSource, Format};
 use tesseral_store::{Growing, Store};
 
 use crate::Handle;
@@ -19,7 +19,7 @@ use crate::Handle;
 const ATTEMPTS: usize = 16;
 
 /// Reopens a source at the same time.
-pub type Reopen = dyn Fn() -> Result<Arc<dyn Container>> + Send + Sync;
+pub type Reopen = dyn Fn() -> Result<Arc<dyn ContainerSource>> + Send + Sync;
 
 /// Name of the object that an error reports as missing.
 fn missing(error: &Error) -> Option<&str> {
@@ -51,12 +51,12 @@ pub fn watched(format: &dyn Format, store: Arc<dyn Store>) -> Arc<dyn Store> {
 }
 
 /// Returns whether an array of a container depends on an object.
-fn needs(container: &dyn Container, object: &str) -> bool {
+fn needs(container: &dyn ContainerSource, object: &str) -> bool {
     (0..container.len()).any(|index| container.array(index).is_ok_and(|array| array.needs(object)))
 }
 
 /// Converts an error about a missing object according to a new listing: the source is out of date, or the object is lost.
-pub fn judge(error: Error, location: &str, reopen: &dyn Fn() -> Result<Arc<dyn Container>>) -> Error {
+pub fn judge(error: Error, location: &str, reopen: &dyn Fn() -> Result<Arc<dyn ContainerSource>>) -> Error {
     match (missing(&error), object(&error)) {
         (Some(name), Some(object)) => match reopen() {
             Ok(fresh) if !needs(&*fresh, name) => Error::stale(location, object),

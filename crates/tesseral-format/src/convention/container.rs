@@ -8,12 +8,12 @@ use tesseral_store::Store;
 use super::marker::Marker;
 use super::source::ModelArray;
 use super::{Holds, attributes, encoding};
-use crate::{ArraySource, Container, Groups, MemoryBudget, Version};
+use crate::{ArraySource, ContainerSource, Groups, MemoryBudget, Version};
 
 /// A container read through the storage conventions.
 #[derive(Debug)]
 pub struct ModelContainer {
-    inner: Arc<dyn Container>,
+    inner: Arc<dyn ContainerSource>,
     holds: Holds,
     limits: Limits,
     attributes: Attributes,
@@ -22,7 +22,7 @@ pub struct ModelContainer {
 
 impl ModelContainer {
     /// Wraps a container of a format with the given capabilities.
-    pub fn new(inner: Arc<dyn Container>, holds: Holds, limits: Limits) -> Self {
+    pub fn new(inner: Arc<dyn ContainerSource>, holds: Holds, limits: Limits) -> Self {
         let stored = inner.attributes();
         let mut groups = inner.groups().clone();
         for own in groups.values_mut() {
@@ -56,7 +56,7 @@ impl ModelContainer {
     }
 }
 
-impl Container for ModelContainer {
+impl ContainerSource for ModelContainer {
     fn format(&self) -> &'static str {
         self.inner.format()
     }

@@ -26,7 +26,7 @@ use tesseral_core::calendar::TimeUnits;
 use tesseral_core::schema::Labels;
 use tesseral_store::Store;
 
-use crate::{ArraySource, Container, CreateOptions, Format, OpenOptions, Writer};
+use crate::{ArraySource, ContainerSource, CreateOptions, Format, OpenOptions, Writer};
 
 pub use self::container::ModelContainer;
 pub use self::marker::KEY;
@@ -37,7 +37,11 @@ pub use self::writer::ModelWriter;
 ///
 /// # Errors
 /// As [`Format::open`].
-pub fn open(format: &dyn Format, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
+pub fn open(
+    format: &dyn Format,
+    store: Arc<dyn Store>,
+    options: &OpenOptions,
+) -> Result<Arc<dyn ContainerSource>> {
     options.check(format)?;
     let native = format.open(store, options)?;
     Ok(Arc::new(ModelContainer::new(native, format.holds(), options.limits)))

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use tesseral_core::{ArraySchema, ChunkGrid, Error, HistoryRow, Region, Result, Selection};
 use tesseral_format::{
-    ArraySource, ArraySpec, CodecSpec, ColumnData, ColumnMut, Container, CreateOptions, Format, OpenOptions,
-    Request, Scratch, Writer,
+    ArraySource, ArraySpec, CodecSpec, ColumnData, ColumnMut, ContainerSource, CreateOptions, Format,
+    OpenOptions, Request, Scratch, Writer,
 };
 use tesseral_store::{MemoryStore, Store, StoreExt};
 use tesseral_tet::TetFormat;
@@ -22,7 +22,7 @@ pub fn memory(bytes: impl Into<bytes::Bytes>) -> Arc<dyn Store> {
     Arc::new(MemoryStore::with_object("memory.tet", bytes))
 }
 
-pub fn open(bytes: impl Into<bytes::Bytes>) -> Result<Arc<dyn Container>> {
+pub fn open(bytes: impl Into<bytes::Bytes>) -> Result<Arc<dyn ContainerSource>> {
     TetFormat.open(memory(bytes), &OpenOptions::default())
 }
 
@@ -39,12 +39,12 @@ fn cells(region: &Region) -> Vec<Vec<u64>> {
 }
 
 /// Reads a whole array cell by cell, without optimizations. Fails if a cell is missing.
-pub fn read_flat(container: &dyn Container, index: usize) -> Result<Vec<u8>> {
+pub fn read_flat(container: &dyn ContainerSource, index: usize) -> Result<Vec<u8>> {
     let array = container.array(index)?;
     read_array(container, &*array)
 }
 
-pub fn read_array(container: &dyn Container, array: &dyn ArraySource) -> Result<Vec<u8>> {
+pub fn read_array(container: &dyn ContainerSource, array: &dyn ArraySource) -> Result<Vec<u8>> {
     let shape = array.schema().shape().unwrap();
     let size = array.schema().fields[0].cell_size().unwrap();
     let plan = array.plan(&Request::cells(Selection::all(&shape), 0))?;

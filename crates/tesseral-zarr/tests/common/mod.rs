@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 use tesseral_core::Result;
-use tesseral_format::{Container, Format, OpenOptions};
+use tesseral_format::{ContainerSource, Format, OpenOptions};
 use tesseral_store::{MemoryStore, Store};
 use tesseral_zarr::ZarrFormat;
 
@@ -19,7 +19,7 @@ pub fn memory(objects: &[(&str, Vec<u8>)]) -> Arc<dyn Store> {
     Arc::new(store)
 }
 
-pub fn open(objects: &[(&str, Vec<u8>)]) -> Result<Arc<dyn Container>> {
+pub fn open(objects: &[(&str, Vec<u8>)]) -> Result<Arc<dyn ContainerSource>> {
     ZarrFormat.open(memory(objects), &OpenOptions::default())
 }
 

@@ -32,8 +32,8 @@ use super::coding::{Coding, ColumnCoding};
 use super::wire;
 use tesseral_format::convention::Holds;
 use tesseral_format::{
-    ArraySource, AuditOptions, AuditReport, Capabilities, Column, Container, Delete, Format, OpenOptions,
-    Probe, Sniff,
+    ArraySource, AuditOptions, AuditReport, Capabilities, Column, ContainerSource, Delete, Format,
+    OpenOptions, Probe, Sniff,
 };
 
 const MAGIC: &[u8; 8] = b"TSCELLS1";
@@ -86,7 +86,7 @@ struct CellsContainer {
     attributes: Attributes,
 }
 
-impl Container for CellsContainer {
+impl ContainerSource for CellsContainer {
     fn format(&self) -> &'static str {
         CellsFormat.id()
     }
@@ -149,7 +149,7 @@ impl Format for CellsFormat {
         super::sniff(probe, MAGIC, self.extensions())
     }
 
-    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
+    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn ContainerSource>> {
         let directory = wire::read_directory(store.as_ref(), MAGIC, &options.limits)?;
         directory.check(store.as_ref())?;
         Ok(Arc::new(parse::container(store, &directory, &options.limits)?))

@@ -33,8 +33,8 @@ use tesseral_store::Store;
 use super::wire;
 use tesseral_format::convention::Holds;
 use tesseral_format::{
-    ArraySource, AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Format, OpenOptions,
-    Probe, Sniff, Writer,
+    ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, CreateOptions, Format,
+    OpenOptions, Probe, Sniff, Writer,
 };
 
 const MAGIC: &[u8; 8] = b"TSLAYER1";
@@ -107,7 +107,7 @@ struct LayeredContainer {
     attributes: Attributes,
 }
 
-impl Container for LayeredContainer {
+impl ContainerSource for LayeredContainer {
     fn format(&self) -> &'static str {
         LayeredFormat.id()
     }
@@ -170,7 +170,7 @@ impl Format for LayeredFormat {
         super::sniff(probe, MAGIC, self.extensions())
     }
 
-    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
+    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn ContainerSource>> {
         let directory = wire::read_directory(store.as_ref(), MAGIC, &options.limits)?;
         directory.check(store.as_ref())?;
         Ok(Arc::new(parse::container(store, &directory, &options.limits)?))
