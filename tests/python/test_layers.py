@@ -87,6 +87,33 @@ def test_interfaces_compare_no_format_ids():
     assert not [f"{path.relative_to(ROOT)}: {match[0]}" for path, text in texts.items() for match in named.finditer(text)]
 
 
+#: Public types that share a name, and why the two are one concept or cannot be confused.
+SHARED_TYPES = {
+    "Part": "of an object, inside the remote store",
+    "Request": "to an object store, inside the remote store",
+    "Target": "a parsed URL, inside the remote store",
+    "Version": "of an object, inside the remote store",
+}
+
+
+def type_names() -> dict[str, dict[str, bool]]:
+    """Types that library crates declare outside tests: the files by name, and whether the type is public there."""
+    declared: dict[str, dict[str, bool]] = {}
+    pattern = re.compile(r"^(pub )?(?:pub\([^)]*\) )?(?:unsafe )?(?:struct|enum|union|trait) ([A-Z]\w*)", re.M)
+    for path in sources(formats=True):
+        # The suite repeats concepts of the libraries on purpose: naive oracles and test formats.
+        if "tesseral-conformance" not in path.parts:
+            for match in pattern.finditer(without_tests(path.read_text())):
+                declared.setdefault(match[2], {})[str(path.relative_to(ROOT))] = bool(match[1])
+    return declared
+
+
+def test_public_types_have_one_name_each():
+    """A search for the name of a public type leads to one declaration, among public and private ones."""
+    shared = {name: sorted(files) for name, files in type_names().items() if len(files) > 1 and any(files.values())}
+    assert shared.keys() == SHARED_TYPES.keys(), shared
+
+
 @pytest.mark.parametrize(
     ("text", "pattern"),
     [("give --cast", FLAG), ("give -f to replace it", FLAG), ("`tet verify` lists", COMMAND), ("a TileDB array", FORMAT_NAME), ("tet", FORMAT_NAME)],

@@ -91,7 +91,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let container = context.open(&arguments.subject.source, &Meter::new(false))?;
     // Bytes are those that are stored.
     let stored = arguments.subject.values.stored || format == Format::Raw;
-    let container = ValuesArgument { stored }.of(container);
+    let container = ValuesArgument { stored }.apply_to(container);
     let as_rows = arguments.condition.is_some() || format == Format::Arrow;
     let target = arguments.subject.resolve_rows(&container, as_rows)?;
     report_packing(&target.array);

@@ -102,7 +102,7 @@ pub(crate) struct ValuesArgument {
 
 impl ValuesArgument {
     /// The container, with physical values unless stored ones are asked for.
-    pub(crate) fn of(self, container: Container) -> Container {
+    pub(crate) fn apply_to(self, container: Container) -> Container {
         if self.stored { container } else { container.physical() }
     }
 }

@@ -164,8 +164,9 @@ impl<'a> Report<'a> {
         if let Some(messages) = &messages {
             // Arrays of messages are named after them.
             let selected: HashSet<usize> = messages.iter().map(|row| row.number).collect();
-            let of = |i: &usize| container.inner().name(*i).split('/').next().and_then(|m| m.parse().ok());
-            matched.retain(|i| of(i).is_some_and(|number: usize| selected.contains(&number)));
+            let message_number =
+                |i: &usize| container.inner().name(*i).split('/').next().and_then(|m| m.parse().ok());
+            matched.retain(|i| message_number(i).is_some_and(|number: usize| selected.contains(&number)));
         }
         let (total, size) = (container.len(), container.inner().store().len("").ok());
         let entries = Vec::new();

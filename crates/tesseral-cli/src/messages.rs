@@ -35,7 +35,7 @@ pub(crate) struct MessageFilter {
 }
 
 impl MessageFilter {
-    pub(crate) fn holds(&self, message: &MessageInfo) -> bool {
+    pub(crate) fn matches(&self, message: &MessageInfo) -> bool {
         self.condition.as_ref().is_none_or(|condition| condition.matches(message))
     }
 }
@@ -85,7 +85,7 @@ pub(crate) fn each(
     for number in 0..file.len() {
         context.check()?;
         let message = file.message(number)?;
-        if filter.holds(&message) {
+        if filter.matches(&message) {
             visit(number, message)?;
         }
     }

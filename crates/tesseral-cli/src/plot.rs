@@ -94,9 +94,9 @@ pub(crate) struct Picture {
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let file = arguments.output.output.as_ref().filter(|path| path.as_os_str() != "-");
-    let format = file.map(|path| ImageFormat::of(path)).transpose()?;
+    let format = file.map(|path| ImageFormat::from_path(path)).transpose()?;
     let container = context.open(&arguments.subject.source, &Meter::new(false))?;
-    let container = arguments.subject.values.of(container);
+    let container = arguments.subject.values.apply_to(container);
     let target = arguments.subject.resolve(&container)?;
     report_packing(&target.array);
     if let Column::Dim(_) = target.column() {

@@ -125,7 +125,7 @@ pub(crate) fn answer(context: &Context, document: &Document, how: &QueryArgument
         return print(format, &show::AnswerView { document, container: None, plan: None, outcome: None });
     };
     let meter = Meter::new(true);
-    let container = how.values.of(context.open(source, &meter)?);
+    let container = how.values.apply_to(context.open(source, &meter)?);
     if let Ok(array) = container.array(&document.dataset) {
         report_packing(&array);
     }

@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let meter = Meter::new(true);
-    let container = arguments.subject.values.of(context.open(&arguments.subject.source, &meter)?);
+    let container = arguments.subject.values.apply_to(context.open(&arguments.subject.source, &meter)?);
     let wanted =
         if arguments.quick { StatSet::RANGE | StatSet::SUM | StatSet::INFINITIES } else { StatSet::ALL };
     if arguments.along.any() {

@@ -36,7 +36,7 @@ impl Checksum {
     }
 
     /// The checksum of bytes.
-    pub fn of(self, bytes: &[u8]) -> u32 {
+    pub fn compute(self, bytes: &[u8]) -> u32 {
         match self {
             Self::Crc32c => crc32c::crc32c(bytes),
             Self::Crc32 => {
@@ -59,7 +59,7 @@ impl Checksum {
         };
         let (bytes, stored) = split
             .ok_or_else(|| Error::codec(self.name(), format!("{} bytes hold no checksum", src.len())))?;
-        let (stored, computed) = (u32::from_le_bytes(*stored), self.of(bytes));
+        let (stored, computed) = (u32::from_le_bytes(*stored), self.compute(bytes));
         if stored != computed {
             let detail = format!(
                 "checksum mismatch over {} bytes: expected {stored:08x}, computed {computed:08x}",
@@ -93,17 +93,20 @@ mod tests {
 
     #[test]
     fn known_values() {
-        let check = |sum: Checksum| sum.of(b"123456789");
+        let check = |sum: Checksum| sum.compute(b"123456789");
         assert_eq!(check(Checksum::Crc32c), 0xe306_9283);
         assert_eq!(check(Checksum::Crc32), 0xcbf4_3926);
         assert_eq!(check(Checksum::Adler32), 0x091e_01de);
-        assert_eq!(Checksum::Adler32.of(&[0xff; 1 << 16]), Checksum::Adler32.of(&vec![0xff; 1 << 16]));
+        assert_eq!(
+            Checksum::Adler32.compute(&[0xff; 1 << 16]),
+            Checksum::Adler32.compute(&vec![0xff; 1 << 16])
+        );
     }
 
     #[test]
     fn changed_bytes_are_noticed() {
         for sum in [Checksum::Crc32c, Checksum::Crc32, Checksum::Adler32] {
-            let stored = sum.of(b"cells").to_le_bytes();
+            let stored = sum.compute(b"cells").to_le_bytes();
             let mut after = [&b"cells"[..], &stored].concat();
             assert_eq!(sum.verify(&after, ChecksumPosition::End).unwrap(), b"cells");
             let before = [&stored[..], b"cells"].concat();

@@ -149,10 +149,10 @@ pub fn diff(left: &Container, right: &Container, options: &DiffOptions) -> Resul
 /// Compares the attributes of groups by path.
 fn groups(left: &Groups, right: &Groups, out: &mut Vec<MetadataDifference>) {
     let none = Attributes::new();
-    let of = |groups: &'_ Groups, path: &str| groups.get(path).unwrap_or(&none).clone();
+    let group_attributes = |groups: &'_ Groups, path: &str| groups.get(path).unwrap_or(&none).clone();
     let paths: std::collections::BTreeSet<&String> = left.keys().chain(right.keys()).collect();
     for path in paths {
-        attributes(Some(path), &of(left, path), &of(right, path), out);
+        attributes(Some(path), &group_attributes(left, path), &group_attributes(right, path), out);
     }
 }
 

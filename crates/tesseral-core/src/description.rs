@@ -46,16 +46,16 @@ mod tests {
 
     #[test]
     fn units_name_unusual_calendars() {
-        let of = |pairs: &[(&str, &str)]| {
+        let units_of = |pairs: &[(&str, &str)]| {
             let attributes = pairs.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect();
             let schema = ArraySchema { attributes, ..ArraySchema::dense("x", DType::Int16, &[1], &[1]) };
             units(&schema, &schema.fields[0]).to_string()
         };
         assert_eq!(
-            of(&[("units", "days since 2000-01-01"), ("calendar", "360_day")]),
+            units_of(&[("units", "days since 2000-01-01"), ("calendar", "360_day")]),
             "days since 2000-01-01, 360_day"
         );
-        assert_eq!(of(&[("units", "K "), ("calendar", "standard")]), "K");
-        assert_eq!(of(&[("calendar", "360_day")]), "");
+        assert_eq!(units_of(&[("units", "K "), ("calendar", "standard")]), "K");
+        assert_eq!(units_of(&[("calendar", "360_day")]), "");
     }
 }

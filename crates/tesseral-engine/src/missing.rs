@@ -160,7 +160,7 @@ mod tests {
             let cells: Vec<i32> = (0..4).map(|i| seed / 3_i32.pow(i) % 3).collect();
             let (first, second) = (seed / 81 % 3, seed / 243 % 3);
             let scalar = |v: Option<&i32>| v.map_or(Stat::Absent, |v| Stat::Exact(Scalar::from_element(*v)));
-            let of = |cells: &[i32], nulls: u64| ChunkStats {
+            let stats_of = |cells: &[i32], nulls: u64| ChunkStats {
                 cells: 4,
                 nulls: Stat::Exact(nulls),
                 nans: Stat::Exact(0),
@@ -169,9 +169,9 @@ mod tests {
                 sum: Stat::Exact(Sum::Int(cells.iter().map(|v| i128::from(*v)).sum())),
                 missing: Vec::new(),
             };
-            let found = statistics(&field(&[first, second]), of(&cells, 0));
+            let found = statistics(&field(&[first, second]), stats_of(&cells, 0));
             let stay: Vec<i32> = cells.iter().copied().filter(|v| *v != first && *v != second).collect();
-            let want = of(&stay, 4 - stay.len() as u64);
+            let want = stats_of(&stay, 4 - stay.len() as u64);
             if let Some(nulls) = found.nulls.exact() {
                 assert_eq!(Some(nulls), want.nulls.exact(), "{cells:?} {first} {second}");
             }

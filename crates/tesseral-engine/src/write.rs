@@ -194,14 +194,14 @@ impl WriteSession {
     {
         self.each_chunk(array, total, |number, buffer, turn| {
             let coords = chunk(number);
-            let mut one = || -> Result<()> {
+            let mut write_chunk = || -> Result<()> {
                 let bytes = chunk_bytes(declared, &coords)?;
                 alloc::scratch("the cells of a chunk", buffer, bytes)?;
                 cells(&declared.cells(&coords)?, &mut buffer[..bytes])?;
                 let chunk = self.encode(array, declared, &coords, &buffer[..bytes])?;
                 turn.submit(number, chunk, |chunk| self.writer.place(array, chunk))
             };
-            one().map_err(|e| located(e, declared, &coords))
+            write_chunk().map_err(|e| located(e, declared, &coords))
         })
     }
 

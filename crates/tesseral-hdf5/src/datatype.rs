@@ -407,10 +407,10 @@ mod tests {
 
     #[test]
     fn padding_is_removed_from_text() {
-        let of = |padding| Hdf5CellType { padding, ..Hdf5CellType::plain(DType::Ascii, false) };
-        assert_eq!(of(Padding::Terminated).text(b"ab\0c"), b"ab");
-        assert_eq!(of(Padding::Nul).text(b"a\0b\0\0"), b"a\0b");
-        assert_eq!(of(Padding::Space).text(b" a  "), b" a");
+        let padded = |padding| Hdf5CellType { padding, ..Hdf5CellType::plain(DType::Ascii, false) };
+        assert_eq!(padded(Padding::Terminated).text(b"ab\0c"), b"ab");
+        assert_eq!(padded(Padding::Nul).text(b"a\0b\0\0"), b"a\0b");
+        assert_eq!(padded(Padding::Space).text(b" a  "), b" a");
     }
 
     proptest! {

@@ -60,7 +60,7 @@ impl Scales {
             }
         }
         for (_, info) in datasets {
-            for (scale, extent) in scales.of(info).into_iter().zip(&info.shape) {
+            for (scale, extent) in scales.attached_to(info).into_iter().zip(&info.shape) {
                 if let Some(scale) = scale {
                     let longest = scales.extents.entry(scale).or_default();
                     *longest = (*longest).max(*extent);
@@ -71,7 +71,7 @@ impl Scales {
     }
 
     /// The address of the scale of each dimension of a dataset.
-    fn of(&self, info: &DatasetInfo) -> Vec<Option<u64>> {
+    fn attached_to(&self, info: &DatasetInfo) -> Vec<Option<u64>> {
         let (rank, attributes) = (info.shape.len(), &info.attributes);
         let numbers = attributes.hidden_integers("_Netcdf4Coordinates");
         if numbers.len() == rank && rank > 0 && numbers.iter().all(|n| self.by_number.contains_key(n)) {
@@ -94,7 +94,7 @@ impl Scales {
             Some(tesseral_core::Value::Text(label)) => vec![label.clone()],
             _ => Vec::new(),
         };
-        let each = self.of(info).into_iter().zip(&info.shape).enumerate();
+        let each = self.attached_to(info).into_iter().zip(&info.shape).enumerate();
         each.map(|(d, (scale, extent))| {
             let found = scale.and_then(|address| Some((address, self.by_address.get(&address)?)));
             match found {

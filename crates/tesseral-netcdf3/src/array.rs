@@ -53,7 +53,7 @@ fn slab(header: &Header, variable: &NetCdf3Variable) -> Option<u64> {
 
 impl Records {
     /// The records of a file of `len` bytes.
-    pub(crate) fn of(header: &Header, len: u64, object: &str) -> Result<Self> {
+    pub(crate) fn from_header(header: &Header, len: u64, object: &str) -> Result<Self> {
         let beyond = || Error::corrupt("variables", object, None, "a record exceeds 2^64 bytes");
         let own: Vec<&NetCdf3Variable> = header.variables.iter().filter(|v| header.is_record(v)).collect();
         // The slabs of a single record variable are not padded.

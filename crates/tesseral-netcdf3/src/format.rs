@@ -32,7 +32,7 @@ impl NetCdf3Container {
     fn open(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
         let (object, len) = (store.describe(""), store.len("")?);
         let header = read_header(&*store, len, &object, options)?;
-        let records = Records::of(&header, len, &object)?;
+        let records = Records::from_header(&header, len, &object)?;
         let array = |variable| {
             options.cancel.check()?;
             NetCdf3Array::new(&header, variable, records, len, &object, options.limits).map(Arc::new)

@@ -209,8 +209,8 @@ impl View {
 
     /// Every field: name, type name, nullable, codecs.
     fn fields(&self) -> Vec<(String, String, bool, Vec<String>)> {
-        let one = |f: &Field| (f.name.clone(), f.type_name().to_string(), f.nullable, f.codecs.clone());
-        self.schema().fields.iter().map(one).collect()
+        let field_row = |f: &Field| (f.name.clone(), f.type_name().to_string(), f.nullable, f.codecs.clone());
+        self.schema().fields.iter().map(field_row).collect()
     }
 
     /// Name, NumPy dtype and nullability of each dimension of a sparse array and of each field. Variable-length cells are
@@ -218,8 +218,8 @@ impl View {
     fn columns<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, Bound<'py, PyAny>, bool)>> {
         let schema = self.schema();
         let dims = schema.dims.iter().filter(|_| schema.sparse).map(crate::rows::coordinates);
-        let one = |f: Field| Ok((f.name.clone(), crate::dtype::of_field(py, &f)?, f.nullable));
-        dims.chain(schema.fields.iter().cloned()).map(one).collect()
+        let field_dtype = |f: Field| Ok((f.name.clone(), crate::dtype::of_field(py, &f)?, f.nullable));
+        dims.chain(schema.fields.iter().cloned()).map(field_dtype).collect()
     }
 
     /// Extents of the axes of the window.

@@ -118,16 +118,16 @@ impl<'a> PreparedTransform<'a> {
             .map(|key| (*key, folded.iter().map(|state| value(state, key).into()).collect::<Vec<Answer>>()));
         let statistics: Vec<(&'static str, Vec<Answer>)> = statistics.collect();
         let numbers = folded.iter().map(|state| {
-            let of = |key: &str| value(state, key).unwrap_or(f64::NAN);
+            let statistic = |key: &str| value(state, key).unwrap_or(f64::NAN);
             match method {
-                Method::Center => (of("mean"), 1.0),
-                Method::Scale => (0.0, of("std")),
-                Method::Zscore => (of("mean"), of("std")),
-                Method::Minmax => (of("min"), of("max") - of("min")),
-                Method::L1 => (0.0, of("norm_l1")),
-                Method::L2 => (0.0, of("norm_l2")),
-                Method::Log1p | Method::Sqrt => (of("min"), 1.0),
-                Method::Softmax => (of("max"), 0.0),
+                Method::Center => (statistic("mean"), 1.0),
+                Method::Scale => (0.0, statistic("std")),
+                Method::Zscore => (statistic("mean"), statistic("std")),
+                Method::Minmax => (statistic("min"), statistic("max") - statistic("min")),
+                Method::L1 => (0.0, statistic("norm_l1")),
+                Method::L2 => (0.0, statistic("norm_l2")),
+                Method::Log1p | Method::Sqrt => (statistic("min"), 1.0),
+                Method::Softmax => (statistic("max"), 0.0),
             }
         });
         let mut prepared = Self { plan, method, roles: fold.roles, numbers: numbers.collect() };

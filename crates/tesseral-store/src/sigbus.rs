@@ -72,9 +72,10 @@ impl MapRegistry {
         if !self.hit.load(SeqCst) {
             return Ok(());
         }
-        let hit = self.each(|file| (file.mapped_range.gone.load(SeqCst) < usize::MAX).then(|| file.cut()));
+        let hit =
+            self.each(|file| (file.mapped_range.gone.load(SeqCst) < usize::MAX).then(|| file.truncated()));
         // All bytes of the map can have been dropped.
-        Err(hit.unwrap_or_else(|| cut(&self.location, "a part of the file could not be read")))
+        Err(hit.unwrap_or_else(|| truncated(&self.location, "a part of the file could not be read")))
     }
 
     fn check(&self, since: u64, may_grow: bool) -> Result<()> {
@@ -93,7 +94,7 @@ impl MapRegistry {
     }
 }
 
-fn cut(object: &str, detail: &str) -> Error {
+fn truncated(object: &str, detail: &str) -> Error {
     Error::corrupt("the file", object, None, detail).hint(
         "another process truncated the file while it was read, or its device failed; open the file again",
     )
@@ -202,7 +203,7 @@ impl Mapped {
         }
         let map = map(&self.file.file).map_err(|e| Error::io("map", &self.object, e))?;
         if map.len() < self.map.len() {
-            return Err(self.cut());
+            return Err(self.truncated());
         }
         let view = Bytes::from_owner(map).slice(..self.map.len());
         Ok(self.view.get_or_init(|| view).clone())
@@ -219,13 +220,13 @@ impl Mapped {
 
     fn check_len(&self) -> Result<()> {
         let metadata = self.file.file.metadata().map_err(|e| Error::io("stat", &self.object, e))?;
-        if metadata.len() < self.map.len() as u64 { Err(self.cut()) } else { Ok(()) }
+        if metadata.len() < self.map.len() as u64 { Err(self.truncated()) } else { Ok(()) }
     }
 
-    fn cut(&self) -> Error {
+    fn truncated(&self) -> Error {
         let len = self.file.file.metadata().map_or(0, |m| m.len());
         let had = self.map.len();
-        cut(
+        truncated(
             &self.object,
             &format!(
                 "the length changed from {had} to {len} bytes after the file was opened, or a page cannot be read"
@@ -445,7 +446,7 @@ mod tests {
         (folder, store)
     }
 
-    fn cut(folder: &tempfile::TempDir, len: u64) {
+    fn shorten(folder: &tempfile::TempDir, len: u64) {
         File::options().write(true).open(folder.path().join("f")).unwrap().set_len(len).unwrap();
     }
 
@@ -464,14 +465,14 @@ mod tests {
             let other = store.read("g", 0..LEN).unwrap();
             let guarded_result = store.guarded(|| -> Result<u64> {
                 let bytes = store.resident("f")?.unwrap();
-                cut(&folder, len);
+                shorten(&folder, len);
                 // Several threads at once, as in operations.
                 std::thread::scope(|s| (0..4).for_each(|_| drop(s.spawn(|| sum(&bytes)))));
                 Ok(sum(&bytes))
             });
             assert!(is_cut(guarded_result), "{len}");
             // The store stays unusable, even if the file has its old length again. A new store works.
-            cut(&folder, LEN);
+            shorten(&folder, LEN);
             assert!(is_cut(store.read("f", 0..1)) && is_cut(store.guarded(|| Ok(()))));
             assert_eq!(sum(&other), 7 * LEN);
             let again = LocalStore::new(folder.path(), ReadMode::Map);
@@ -485,7 +486,7 @@ mod tests {
         let guarded_result = store.guarded(|| -> Result<u64> {
             let bytes = store.read("f", LEN - 10..LEN)?;
             // The rest of the page reads as zeros.
-            cut(&folder, LEN - 5);
+            shorten(&folder, LEN - 5);
             assert_eq!(sum(&bytes), 35);
             Ok(sum(&bytes))
         });
@@ -501,7 +502,7 @@ mod tests {
         let borrowed = store.read("f", 10..LEN).unwrap();
         assert_eq!((borrowed == view, borrowed.as_ptr() == view.as_ptr()), (true, false));
         let guarded_result = store.guarded(|| -> Result<u64> {
-            cut(&folder, 20);
+            shorten(&folder, 20);
             Ok(sum(&borrowed))
         });
         assert!(guarded_result.is_err());
@@ -517,7 +518,7 @@ mod tests {
                         let (folder, store) = made();
                         let guarded_result = store.guarded(|| -> Result<u64> {
                             let bytes = store.read("f", 0..LEN)?;
-                            cut(&folder, 4096);
+                            shorten(&folder, 4096);
                             Ok(sum(&bytes) + sum(&store.read("g", 0..LEN)?))
                         });
                         assert!(guarded_result.is_err());
@@ -548,7 +549,7 @@ mod tests {
         }
         let (folder, store) = made();
         let bytes = store.read("f", 0..LEN).unwrap();
-        cut(&folder, 0);
+        shorten(&folder, 0);
         println!("{}", sum(&bytes));
     }
 
@@ -559,7 +560,7 @@ mod tests {
         }
         let (folder, store) = made();
         let view = store.view("f", 0..LEN).unwrap();
-        cut(&folder, 0);
+        shorten(&folder, 0);
         let _ = store.guarded(|| -> Result<u64> { Ok(sum(&view)) });
     }
 
@@ -571,7 +572,7 @@ mod tests {
         let (folder, store) = made();
         let bytes = store.read("f", 0..LEN).unwrap();
         let guarded_result = store.guarded(|| -> Result<u64> {
-            cut(&folder, 0);
+            shorten(&folder, 0);
             Ok(sum(&bytes))
         });
         assert!(guarded_result.is_err());
@@ -588,7 +589,7 @@ mod tests {
             // Guarded maps exist and an operation is in progress, but this map is not guarded.
             store.read("g", 0..1)?;
             let foreign = crate::map::map(&File::open(folder.path().join("f")).unwrap()).unwrap();
-            cut(&folder, 0);
+            shorten(&folder, 0);
             println!("{}", foreign[0]);
             Ok(())
         });

@@ -173,12 +173,12 @@ pub trait Store: Debug + Send + Sync {
     /// # Errors
     /// As [`read_many`](Self::read_many), for any of the objects.
     fn read_objects(&self, reads: &[(&str, ByteRange)]) -> Result<Vec<ObjectBytes>> {
-        let one = |(object, part): &(&str, ByteRange)| {
+        let read_part = |(object, part): &(&str, ByteRange)| {
             let len = self.len(object)?;
             let range = part.within(len);
             Ok(ObjectBytes { start: range.start, len, bytes: self.read(object, range)? })
         };
-        reads.iter().map(one).collect()
+        reads.iter().map(read_part).collect()
     }
 
     /// Announces requests that follow, so that a store with a long way to its bytes makes them at once and answers them from

@@ -429,11 +429,11 @@ fn coverage(layout: &FileLayout, spans: &Spans) -> (u64, u64) {
         covered += region.len + (layout.head.end - superblock::LEN);
         if let Some((footer, digests)) = layout.footer.as_ref().and_then(|f| Some((f, f.json.digests_ref?))) {
             covered += footer.tail.json_len;
-            let of = |digest: Option<u64>, span: Option<crate::wire::footer::FileRange>| {
+            let covered_len = |digest: Option<u64>, span: Option<crate::wire::footer::FileRange>| {
                 digest.and(span).map_or(0, |span| span.len)
             };
-            covered += of(digests.spill, footer.json.metadata_ref);
-            covered += of(digests.zone_maps, layout.accelerators()[0]);
+            covered += covered_len(digests.spill, footer.json.metadata_ref);
+            covered += covered_len(digests.zone_maps, layout.accelerators()[0]);
         }
     }
     (covered, layout.file_len.saturating_sub(covered).saturating_sub(spans.bytes()))

@@ -94,13 +94,13 @@ impl GlobalOrder {
 /// end. `ends` returns the far and the near end.
 fn reached(tiles: &[(i128, i128)], ends: impl Fn(&(i128, i128)) -> (i128, i128)) -> DomainTile {
     let mut certain = true;
-    let of = |tile: &(i128, i128)| {
+    let tile_end = |tile: &(i128, i128)| {
         let (far, near) = ends(tile);
         let known = certain;
         certain &= far == near;
         if known { far } else { near }
     };
-    tiles.iter().map(of).collect()
+    tiles.iter().map(tile_end).collect()
 }
 
 /// Returns the first position of a box that does not precede `from`.

@@ -94,11 +94,14 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
 /// Returns the number of cells that are decoded together: a tile is divided into chunks that are filtered independently. `None`
 /// if a column does not support random access.
 pub(crate) fn granule(fragment: &Fragment, slots: impl Iterator<Item = Option<usize>>) -> Option<u64> {
-    let of = |slot: Option<usize>| {
+    let slot_cells = |slot: Option<usize>| {
         let chains = slot.and_then(|slot| fragment.chains(slot)).filter(|chains| !chains.var)?;
         chains.values.cells_per_chunk()
     };
-    slots.map(of).try_fold(u64::MAX, |least, cells| Some(least.min(cells?))).filter(|cells| *cells < u64::MAX)
+    slots
+        .map(slot_cells)
+        .try_fold(u64::MAX, |least, cells| Some(least.min(cells?)))
+        .filter(|cells| *cells < u64::MAX)
 }
 
 /// Adds the parts of one column of one tile; returns whether the only part consists of cells.

@@ -32,7 +32,7 @@ pub(crate) enum FragmentBox {
 }
 
 impl FragmentBox {
-    fn of(array: &TileDbArray, fragment: &Fragment) -> Self {
+    fn from_fragment(array: &TileDbArray, fragment: &Fragment) -> Self {
         if let Some(placement) = &fragment.placement {
             return Self::Region(placement.region.clone());
         }
@@ -58,7 +58,7 @@ impl TileDbArray {
         }
         let mut places = Vec::new();
         self.fragments.visit(&self.reader, |fragment| {
-            places.push(FragmentBox::of(self, fragment));
+            places.push(FragmentBox::from_fragment(self, fragment));
             Ok(())
         })?;
         Ok(Some(self.places.get_or_init(|| places)))

@@ -224,11 +224,11 @@ fn check_name(path: &str) -> Result<()> {
 
 /// Attributes as JSON.
 fn attribute_map(attributes: &Attributes) -> Result<Map<String, Json>> {
-    let one = |(name, value): (&String, &Value)| match to_json(value) {
+    let to_entry = |(name, value): (&String, &Value)| match to_json(value) {
         Some(json) => Ok((name.clone(), json)),
         None => Err(Error::unsupported(format!("the attribute {name:?} with the value {value} in Zarr"))),
     };
-    attributes.iter().map(one).collect()
+    attributes.iter().map(to_entry).collect()
 }
 
 fn history_json(row: &HistoryRow) -> Json {

@@ -139,21 +139,21 @@ pub(super) struct CsvColumns(Vec<CsvColumn>);
 impl CsvColumns {
     /// One per field.
     pub(super) fn fields(schema: &ArraySchema) -> Self {
-        let one = |f: &tesseral::Field| {
+        let of_field = |f: &tesseral::Field| {
             let mut column = CsvColumn::new(&f.name, f.dtype, f.cell, f.nullable);
             column.enumeration.clone_from(&f.enumeration);
             column
         };
-        Self(schema.fields.iter().map(one).collect())
+        Self(schema.fields.iter().map(of_field).collect())
     }
 
     /// One per dimension, then one per field.
     pub(super) fn cells(schema: &ArraySchema) -> Self {
-        let one = |d: &tesseral::Dimension| {
+        let of_dim = |d: &tesseral::Dimension| {
             let cell = if d.dtype.class() == Class::Text { CellLen::Var } else { CellLen::One };
             CsvColumn::new(&d.name, d.dtype, cell, false)
         };
-        let mut columns: Vec<CsvColumn> = schema.dims.iter().map(one).collect();
+        let mut columns: Vec<CsvColumn> = schema.dims.iter().map(of_dim).collect();
         columns.extend(Self::fields(schema).0);
         Self(columns)
     }

@@ -182,11 +182,11 @@ fn dims(schema: &ArraySchema, paint: TerminalStyle) -> String {
     if schema.dims.iter().all(|dim| dim.name.is_empty()) {
         return text::shape(schema.dims.iter().map(|dim| dim.extent), paint.times()) + sparse;
     }
-    let one = |(i, dim): (usize, &Dimension)| match dim.extent {
+    let dim_text = |(i, dim): (usize, &Dimension)| match dim.extent {
         Some(extent) => format!("{} {extent}", dim_name(dim, i)),
         None => dim_name(dim, i),
     };
-    schema.dims.iter().enumerate().map(one).collect::<Vec<_>>().join(", ") + sparse
+    schema.dims.iter().enumerate().map(dim_text).collect::<Vec<_>>().join(", ") + sparse
 }
 
 fn chunk(schema: &ArraySchema, paint: TerminalStyle) -> String {

@@ -119,7 +119,8 @@ fn set_messages(
     let mut to = create(context, output, target.in_place())?;
     for number in 0..file.len() {
         context.check()?;
-        let selected = arguments.filter.condition.is_none() || arguments.filter.holds(&file.message(number)?);
+        let selected =
+            arguments.filter.condition.is_none() || arguments.filter.matches(&file.message(number)?);
         let change = if selected { MessageChange::Set(&values) } else { MessageChange::None };
         file.write(number, &change, &mut |bytes| put(&mut to, bytes))?;
         written.changed += usize::from(selected);

@@ -20,7 +20,7 @@ pub(crate) enum ImageFormat {
 
 impl ImageFormat {
     /// By the file extension.
-    pub(crate) fn of(path: &std::path::Path) -> CliResult<Self> {
+    pub(crate) fn from_path(path: &std::path::Path) -> CliResult<Self> {
         match path.extension().map(|ending| ending.to_string_lossy().to_lowercase()).as_deref() {
             None | Some("png") => Ok(Self::Png),
             Some("svg") => Ok(Self::Svg),

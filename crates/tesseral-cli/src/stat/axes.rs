@@ -292,11 +292,11 @@ impl Task<'_> {
         if context.json() {
             let mut document = super::schema();
             document.extend(super::head(target));
-            let of = |wanted: bool| -> Json {
+            let dim_names = |wanted: bool| -> Json {
                 names.iter().zip(reduced).filter(|(_, r)| **r == wanted).map(|(n, _)| json!(n)).collect()
             };
-            document.insert("over".into(), of(true));
-            document.insert("dims".into(), of(false));
+            document.insert("over".into(), dim_names(true));
+            document.insert("dims".into(), dim_names(false));
             if let Some(error) = sketch {
                 document.insert("quantile_relative_error".into(), json::float(error));
             }

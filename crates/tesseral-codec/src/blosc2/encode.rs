@@ -4,7 +4,7 @@ use flate2::{Compress, Compression, FlushCompress};
 use tesseral_core::{Error, Result};
 
 use super::chunk::{EXTENDED, EXTENDED_FLAGS, NOT_SPLIT, STORED};
-use super::frame::FrameHeader;
+use super::frame::Blosc2Header;
 use super::{Codec, FrameSettings, Shuffle, blosclz, filters};
 use crate::{Contexts, bitshuffle, shuffle, zstd};
 
@@ -108,7 +108,7 @@ pub fn encode(
         let index = FrameSettings { codec: Codec::BloscLz, level: 0, typesize: 8, shuffle: Shuffle::Byte };
         chunk(&offsets, &index, &mut body, contexts)?;
     }
-    let header = FrameHeader {
+    let header = Blosc2Header {
         total: src.len() as u64,
         compressed,
         body: body.len() as u64,
@@ -121,7 +121,7 @@ pub fn encode(
     };
     header.write(out);
     out.append(&mut body);
-    FrameHeader::write_trailer(out);
+    Blosc2Header::write_trailer(out);
     Ok(())
 }
 

@@ -134,7 +134,7 @@ impl<'a> BloscFrame<'a> {
 }
 
 /// The header fields of a frame to write.
-pub(super) struct FrameHeader {
+pub(super) struct Blosc2Header {
     pub total: u64,
     pub compressed: u64,
     /// Compressed bytes of chunks and index.
@@ -153,7 +153,7 @@ const HEADER_LEN: usize = 97;
 const TRAILER: &[u8] = b"\x94\x01\x93\xcd\x00\x06\xde\x00\x00\xdc\x00\x00\xce\x00\x00\x00\x23\xd8\x00";
 const TRAILER_LEN: usize = 35;
 
-impl FrameHeader {
+impl Blosc2Header {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let start = out.len();
         let frame_len = (HEADER_LEN + TRAILER_LEN) as u64 + self.body;

@@ -122,7 +122,7 @@ fn special(bits: u8, len: u32, typesize: u8, value: &[u8]) -> Vec<u8> {
     let settings = FrameSettings { codec: Codec::BloscLz, level: 0, typesize: 8, shuffle: Shuffle::Byte };
     let whole = frame(&[0; 8], &settings);
     index.extend_from_slice(&whole[97 + 40..whole.len() - 35]);
-    let header = frame::FrameHeader {
+    let header = frame::Blosc2Header {
         total: len.into(),
         compressed: chunk.len() as u64,
         body: (chunk.len() + index.len()) as u64,
@@ -137,7 +137,7 @@ fn special(bits: u8, len: u32, typesize: u8, value: &[u8]) -> Vec<u8> {
     header.write(&mut out);
     out.extend_from_slice(&chunk);
     out.extend_from_slice(&index);
-    frame::FrameHeader::write_trailer(&mut out);
+    frame::Blosc2Header::write_trailer(&mut out);
     out
 }
 

@@ -23,7 +23,7 @@ fn child_width(nodes: usize) -> usize {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Node {
+struct HuffmanNode {
     children: [u32; 2],
     symbol: i32,
     leaf: bool,
@@ -32,7 +32,7 @@ struct Node {
 /// A parsed tree. Its shape is not validated: each step of a walk consumes a bit, so walks are finite.
 #[derive(Debug)]
 pub(super) struct Tree {
-    nodes: Vec<Node>,
+    nodes: Vec<HuffmanNode>,
     /// For every code prefix: the node it leads to, and the bits consumed.
     table: Vec<(u32, u8)>,
 }
@@ -45,7 +45,7 @@ impl Tree {
         let count = usize::try_from(count).ok().filter(|n| *n > 0 && *n <= reader.rest().len());
         let count = count.ok_or_else(|| fault("invalid number of Huffman tree nodes"))?;
         let width = child_width(count);
-        let mut nodes = vec![Node::default(); count];
+        let mut nodes = vec![HuffmanNode::default(); count];
         for side in 0..2 {
             for (node, bytes) in
                 nodes.iter_mut().zip(reader.take(width * count, "children")?.chunks_exact(width))
@@ -153,7 +153,7 @@ pub(super) fn encode(symbols: &[i32], out: &mut Vec<u8>) {
     symbols.iter().for_each(|symbol| weights[slot(*symbol)] += 1);
     let mut forest = Forest::default();
     for (symbol, weight) in weights.iter().enumerate().filter(|(_, weight)| **weight > 0) {
-        forest.insert(Node { symbol: symbol as i32, leaf: true, ..Node::default() }, *weight);
+        forest.insert(HuffmanNode { symbol: symbol as i32, leaf: true, ..HuffmanNode::default() }, *weight);
     }
     let root = forest.grow();
     let mut flat = Vec::with_capacity(forest.nodes.len());
@@ -195,7 +195,7 @@ fn flatten(
     node: u32,
     code: u64,
     len: u32,
-    flat: &mut Vec<Node>,
+    flat: &mut Vec<HuffmanNode>,
     codes: &mut [(u64, u32)],
 ) -> u32 {
     let (at, from) = (flat.len(), forest.nodes[node as usize].0);
@@ -214,7 +214,7 @@ fn flatten(
 /// Subtrees to merge, the lightest at the top of a heap.
 #[derive(Default)]
 struct Forest {
-    nodes: Vec<(Node, u64)>,
+    nodes: Vec<(HuffmanNode, u64)>,
     heap: Vec<u32>,
 }
 
@@ -223,7 +223,7 @@ impl Forest {
         self.nodes[self.heap[at] as usize].1
     }
 
-    fn insert(&mut self, node: Node, weight: u64) {
+    fn insert(&mut self, node: HuffmanNode, weight: u64) {
         let number = self.nodes.len() as u32;
         self.nodes.push((node, weight));
         self.heap.push(number);
@@ -259,7 +259,7 @@ impl Forest {
             let first = self.pop().unwrap_or_default();
             let Some(second) = self.pop() else { return first };
             let weight = self.nodes[first as usize].1 + self.nodes[second as usize].1;
-            self.insert(Node { children: [first, second], ..Node::default() }, weight);
+            self.insert(HuffmanNode { children: [first, second], ..HuffmanNode::default() }, weight);
         }
     }
 }

@@ -45,8 +45,9 @@ fn range(dim: &Dimension, argument: &str, wanted: AxisSelector<'_>) -> Result<(S
         }
         AxisSelector::Between(text) => {
             let (low, high) = text.split_once("..").unwrap_or((text, ""));
-            let of = |text: &str| (!text.is_empty()).then(|| ends(dim.dtype, argument, text)).transpose();
-            let (mut low, mut high) = (of(low)?, of(high)?);
+            let parse_end =
+                |text: &str| (!text.is_empty()).then(|| ends(dim.dtype, argument, text)).transpose();
+            let (mut low, mut high) = (parse_end(low)?, parse_end(high)?);
             if let (Some(a), Some(b)) = (&low, &high)
                 && a.0.compare(&b.1) == Some(Ordering::Greater)
             {

@@ -54,14 +54,14 @@ fn read_all(handle: &Handle, request: &Request, options: &Options) -> Result<Cel
     options.check_memory("the result", cells as u64 * size_of::<Pointer>() as u64)?;
     let resident = fetch::resident(handle, &plan.chunks)?;
     let ticker = options.ticker(plan.chunks.len() as u64);
-    let one = |chunk: &PlannedChunk| {
+    let decode_one = |chunk: &PlannedChunk| {
         let cells = decode_chunk(handle, chunk, *column, resident.as_ref())?;
         ticker.tick().map(|()| cells)
     };
     let decoded: Vec<Cells> = if options.sequential {
-        plan.chunks.iter().map(one).collect::<Result<_>>()?
+        plan.chunks.iter().map(decode_one).collect::<Result<_>>()?
     } else {
-        options.run(|| plan.chunks.par_iter().map(one).collect::<Result<_>>())?
+        options.run(|| plan.chunks.par_iter().map(decode_one).collect::<Result<_>>())?
     };
     let held: u64 = decoded.iter().map(|c| c.data().len() as u64).sum();
     options.check_memory("the result", held.saturating_mul(2))?;

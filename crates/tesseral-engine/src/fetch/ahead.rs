@@ -43,7 +43,7 @@ struct Shared {
 }
 
 struct State {
-    jobs: Vec<Job>,
+    jobs: Vec<QueuedRead>,
     /// Jobs by the object and start of their first read.
     index: HashMap<(u32, u64), usize>,
     /// Jobs before this one are begun or taken.
@@ -53,7 +53,7 @@ struct State {
     stopped: bool,
 }
 
-struct Job {
+struct QueuedRead {
     reads: Reads,
     names: Vec<String>,
     size: u64,
@@ -126,9 +126,9 @@ impl ReadAhead {
             return None;
         }
         let name = |object: u32| handle.source().object(object).into_owned();
-        let jobs: Vec<Job> = batches
+        let jobs: Vec<QueuedRead> = batches
             .filter(|batch| !batch.reads.is_empty())
-            .map(|batch| Job {
+            .map(|batch| QueuedRead {
                 reads: batch.reads.clone(),
                 names: batch.reads.iter().map(|(object, _)| name(*object)).collect(),
                 size: batch.bytes(),

@@ -106,7 +106,7 @@ impl DenseCells {
     /// One byte per cell of a part, 1 where the condition holds; `None` without a condition.
     fn mask(&self, count: usize, cells: &[Cells], written: Option<&[u8]>) -> Result<Option<Vec<u8>>> {
         let Some(condition) = &self.request.condition else { return Ok(None) };
-        let of = |column: Column| {
+        let cells_of = |column: Column| {
             let place = self.columns.iter().position(|c| *c == column);
             place.map(|p| &cells[p]).ok_or_else(|| Error::internal(format!("{column:?} was not read")))
         };
@@ -114,7 +114,7 @@ impl DenseCells {
             schema: self.handle.schema(),
             count,
             picked: None,
-            column: &of,
+            column: &cells_of,
             absent: &|_| false,
             written,
             stored: false,

@@ -33,7 +33,7 @@ pub fn summarize_positions(
         schema.chunk_shape.as_ref().and_then(|chunk| chunk.get(dim)).is_some_and(|extent| *extent == 1);
     if thin || slice.count() <= 1 {
         let bounds: Vec<u64> = selection.slices().iter().map(|s| s.end).collect();
-        let one = |i: u64| {
+        let summarize_position = |i: u64| {
             options.cancel.check()?;
             let mut slices = selection.slices().to_vec();
             let position = slice.start + i * slice.step;
@@ -41,7 +41,7 @@ pub fn summarize_positions(
             let target = Target::Cells(Selection::new(slices, &bounds)?);
             summarize(handle, &Request { target, ..request.clone() }, wanted, options)
         };
-        return (0..slice.count()).map(one).collect();
+        return (0..slice.count()).map(summarize_position).collect();
     }
     let mut roles = vec![AxisRole::Reduce; selection.rank()];
     roles[dim] = AxisRole::Keep;

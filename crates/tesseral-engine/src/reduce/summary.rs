@@ -87,22 +87,23 @@ fn summarize_all(
 ) -> Result<Summarized> {
     check_cells(handle, request)?;
     if handle.schema().sparse || request.condition.is_some() {
-        let one = || Error::invalid("a summary requires exactly one column").in_array(&handle.schema().name);
+        let too_many =
+            || Error::invalid("a summary requires exactly one column").in_array(&handle.schema().name);
         let mut found = summarize_together(handle, request, wanted, options)?;
-        return found.pop().filter(|_| found.is_empty()).ok_or_else(one);
+        return found.pop().filter(|_| found.is_empty()).ok_or_else(too_many);
     }
     let pieces = pieces(handle, request)?;
     let ticker = options.ticker(pieces.iter().map(|piece| piece.chunks).sum());
-    let one = |piece: &SubRequest| {
+    let summarize_part = |piece: &SubRequest| {
         let portion = handle.portion(&piece.request)?;
         summarize_piece(portion.as_ref().unwrap_or(handle), &piece.request, wanted, &ticker, options)
     };
     let parts: Vec<Summarized> = options.run(|| {
         // With a memory limit the chunks of one piece at a time are shared by as many threads as fit.
         if pieces.len() > 1 && options.memory.is_none() {
-            pieces.par_iter().map(one).collect::<Result<_>>()
+            pieces.par_iter().map(summarize_part).collect::<Result<_>>()
         } else {
-            pieces.iter().map(one).collect::<Result<_>>()
+            pieces.iter().map(summarize_part).collect::<Result<_>>()
         }
     })?;
     let mut parts = parts.into_iter();
@@ -219,7 +220,7 @@ fn summarize_piece(
         Work::default().add_decoded(handle, &decoded, prepared.size)?;
     }
     let units = visitor.units(&|chunk| from_known(&visitor, GroupKind::Whole(chunk), &mut empty.clone()))?;
-    let one = |unit: &Batch| -> Result<(Summary, bool)> {
+    let summarize_batch = |unit: &Batch| -> Result<(Summary, bool)> {
         let context = visitor.context(unit)?;
         // Both closures below add to it, one at a time.
         let summary = std::cell::RefCell::new(empty.clone());
@@ -238,7 +239,11 @@ fn summarize_piece(
     let inner = options.for_workers(0, prepared.unit)?;
     let parallel = prepared.parallel() && units.len() > 1;
     let fold_units = || -> Result<Vec<(Summary, bool)>> {
-        if parallel { units.par_iter().map(one).collect() } else { units.iter().map(one).collect() }
+        if parallel {
+            units.par_iter().map(summarize_batch).collect()
+        } else {
+            units.iter().map(summarize_batch).collect()
+        }
     };
     let parts = if inner.memory.is_some() { inner.run(fold_units)? } else { fold_units()? };
     let mut summary = empty;
@@ -260,11 +265,11 @@ fn summarize_matching(
     let rank = request.selection().map_or(0, Selection::rank);
     let all = Fold::new(vec![Reducer::Summary(wanted)], vec![AxisRole::Reduce; rank]);
     let columns = fold::fold(handle, request, &all, options)?.states.into_iter();
-    let one = |mut states: Vec<FoldState>| match states.pop() {
+    let only_summary = |mut states: Vec<FoldState>| match states.pop() {
         Some(FoldState::Summary(summary)) => Ok(Summarized { summary, from_statistics: false }),
         _ => Err(Error::internal("missing summary of a fold")),
     };
-    columns.map(one).collect()
+    columns.map(only_summary).collect()
 }
 
 /// Adds groups that need no cells.

@@ -192,14 +192,14 @@ impl WriteSession {
         let order = self.writer.chunk_order(array);
         self.each_chunk(array, boxes.cells().unwrap_or(u64::MAX), |number, _, turn| {
             let coords = chunk_at(&boxes, order, number);
-            let one = || -> Result<()> {
+            let write_chunk = || -> Result<()> {
                 let part = declared.cells(&coords)?;
                 let runs = runs(region, &part, declared.schema.cell_order);
                 let gathered = gather(&declared.schema.fields, columns, &runs);
                 let chunk = self.encode_gathered(array, declared, &coords, &gathered)?;
                 turn.submit(number, chunk, |chunk| self.writer.place(array, chunk))
             };
-            one().map_err(|e| located(e, declared, &coords))
+            write_chunk().map_err(|e| located(e, declared, &coords))
         })
     }
 
@@ -227,11 +227,11 @@ impl WriteSession {
         if !self.writer.wants_stats(array) {
             return Ok(Vec::new());
         }
-        let one = |(field, column): (&Field, &ColumnData<'_>)| match *column {
+        let column_stats = |(field, column): (&Field, &ColumnData<'_>)| match *column {
             ColumnData::Fixed { values, validity } => statistics(field, values, validity),
             ColumnData::Var { offsets, .. } => Ok(ChunkStats::unknown(offsets.len() as u64)),
         };
-        declared.schema.fields.iter().zip(columns).map(one).collect()
+        declared.schema.fields.iter().zip(columns).map(column_stats).collect()
     }
 
     fn encode_gathered<'a>(

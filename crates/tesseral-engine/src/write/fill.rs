@@ -78,7 +78,7 @@ impl WriteSession {
             keep,
             |number, columns: &mut Vec<Cells>, turn| {
                 let coords = chunk_at(&boxes, order, number);
-                let mut one = || -> Result<()> {
+                let mut write_chunk = || -> Result<()> {
                     let place = |chunk| self.writer.place(array, chunk);
                     if let Some(journal) = &self.journal
                         && let Some(chunk) = journal.find(array, &coords)?
@@ -103,7 +103,7 @@ impl WriteSession {
                     }
                     turn.submit(number, chunk, place)
                 };
-                one().map_err(|e| located(e, declared, &coords))
+                write_chunk().map_err(|e| located(e, declared, &coords))
             },
         )
     }

@@ -26,11 +26,11 @@ impl ModelContainer {
         let stored = inner.attributes();
         let mut groups = inner.groups().clone();
         for own in groups.values_mut() {
-            if let Some(list) = Marker::of(own).and_then(|marker| marker.attributes) {
+            if let Some(list) = Marker::from_attributes(own).and_then(|marker| marker.attributes) {
                 *own = attributes::decode(own, &list, holds.container_attribute);
             }
         }
-        let attributes = match Marker::of(stored) {
+        let attributes = match Marker::from_attributes(stored) {
             None => stored.clone(),
             Some(marker) => {
                 let list = marker.attributes.unwrap_or_default();

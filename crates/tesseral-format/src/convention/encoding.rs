@@ -252,7 +252,7 @@ pub(super) fn decode(
     if !holds.field_named_as_dimension {
         original_names(&mut schema);
     }
-    let marker = Marker::of(&native.attributes);
+    let marker = Marker::from_attributes(&native.attributes);
     let mut encoding = Encoding::default();
     if let Some(marker) = &marker {
         if let Some(list) = &marker.attributes {

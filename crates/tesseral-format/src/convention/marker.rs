@@ -111,7 +111,7 @@ impl Marker {
     }
 
     /// Finds the marker among attributes.
-    pub(super) fn of(attributes: &Attributes) -> Option<Self> {
+    pub(super) fn from_attributes(attributes: &Attributes) -> Option<Self> {
         match attributes.get(KEY) {
             Some(tesseral_core::Value::Text(text)) => Self::from_text(text),
             _ => None,

@@ -114,17 +114,17 @@ pub fn write<'a>(
 
 /// Encodes a value as the reference's Python package does: 64-bit integers, 64-bit floats, UTF-8 text, blobs.
 fn stored(value: &Value) -> Option<(Datatype, Vec<u8>)> {
-    let of = |dtype| Datatype::from_dtype(dtype);
+    let datatype = |dtype| Datatype::from_dtype(dtype);
     Some(match value {
-        Value::Null => (of(DType::Int64)?, Vec::new()),
-        Value::Bool(v) => (of(DType::Bool)?, vec![u8::from(*v)]),
-        Value::Int(v) => (of(DType::Int64)?, v.to_le_bytes().to_vec()),
-        Value::UInt(v) => (of(DType::UInt64)?, v.to_le_bytes().to_vec()),
-        Value::Float(v) => (of(DType::Float64)?, v.to_le_bytes().to_vec()),
-        Value::Scalar(v) => (of(v.dtype())?, v.bytes().to_vec()),
+        Value::Null => (datatype(DType::Int64)?, Vec::new()),
+        Value::Bool(v) => (datatype(DType::Bool)?, vec![u8::from(*v)]),
+        Value::Int(v) => (datatype(DType::Int64)?, v.to_le_bytes().to_vec()),
+        Value::UInt(v) => (datatype(DType::UInt64)?, v.to_le_bytes().to_vec()),
+        Value::Float(v) => (datatype(DType::Float64)?, v.to_le_bytes().to_vec()),
+        Value::Scalar(v) => (datatype(v.dtype())?, v.bytes().to_vec()),
         Value::Text(v) => (Datatype::UTF8, v.as_bytes().to_vec()),
         Value::Bytes(v) => (Datatype::BLOB, v.clone()),
-        Value::Numbers { dtype, bytes } => (of(*dtype)?, bytes.clone()),
+        Value::Numbers { dtype, bytes } => (datatype(*dtype)?, bytes.clone()),
         _ => return None,
     })
 }

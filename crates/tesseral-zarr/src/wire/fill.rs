@@ -123,8 +123,8 @@ pub(crate) fn to_json(scalar: &Scalar, exact: bool) -> Option<Json> {
         Class::Complex => {
             let part = if dtype == DType::Complex64 { DType::Float32 } else { DType::Float64 };
             let (re, im) = scalar.bytes().split_at_checked(part.size()?)?;
-            let one = |bytes: &[u8]| to_json(&Scalar::from_le_bytes(part, bytes).ok()?, exact);
-            Some(json!([one(re)?, one(im)?]))
+            let part_to_json = |bytes: &[u8]| to_json(&Scalar::from_le_bytes(part, bytes).ok()?, exact);
+            Some(json!([part_to_json(re)?, part_to_json(im)?]))
         }
         Class::Text if dtype == DType::Utf8 => scalar.as_text().map(|text| json!(text)),
         Class::Text => Some(json!(STANDARD.encode(scalar.bytes()))),

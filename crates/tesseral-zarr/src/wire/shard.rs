@@ -91,7 +91,7 @@ mod tests {
     fn encode(entries: &[(u64, u64)]) -> Vec<u8> {
         let entry = |(offset, len): &(u64, u64)| [offset.to_le_bytes(), len.to_le_bytes()].concat();
         let mut out: Vec<u8> = entries.iter().flat_map(entry).collect();
-        let sum = Checksum::Crc32c.of(&out);
+        let sum = Checksum::Crc32c.compute(&out);
         out.extend(sum.to_le_bytes());
         out
     }

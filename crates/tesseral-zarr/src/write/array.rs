@@ -169,7 +169,7 @@ impl ArrayWrite {
             }
         };
         if self.checksum {
-            let sum = Checksum::Crc32c.of(&bytes);
+            let sum = Checksum::Crc32c.compute(&bytes);
             bytes.to_mut().extend(sum.to_le_bytes());
         }
         let part = EncodedPart { column: Column::Field(0), role: Role::Values, bytes, raw_len, codec: 0 };
