@@ -27,7 +27,7 @@ fn written(args: &Args) -> Result<(u64, serde_json::Value)> {
 /// Conversion to the format of the output's extension, with the chunks and codecs of the source.
 fn convert(args: &Args) -> Result<Outcome> {
     let source = tesseral::open(&args.file)?;
-    let options = ConvertOptions { overwrite: true, ..ConvertOptions::default() };
+    let options = ConvertOptions::new().overwrite();
     let timed = time(args, || Ok(tesseral::convert(&source, &args.out, &options)?))?;
     let (bytes, answer) = written(args)?;
     Ok(Outcome::new(&timed, bytes, answer))
@@ -36,8 +36,8 @@ fn convert(args: &Args) -> Result<Outcome> {
 /// Rechunking within the memory limit.
 fn rechunk(args: &Args) -> Result<Outcome> {
     let source = tesseral::open(&args.file)?;
-    let execution = Options { memory: Some(MEMORY), ..Options::default() };
-    let options = ConvertOptions { overwrite: true, execution, ..ConvertOptions::default() };
+    let execution = Options::default().with_memory(MEMORY);
+    let options = ConvertOptions::new().overwrite().execution(execution);
     let extents: Vec<String> = args.chunk.iter().map(u64::to_string).collect();
     let timed = time(args, || {
         let chunk = extents.join(",").parse()?;

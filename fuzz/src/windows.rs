@@ -10,7 +10,7 @@ const MEMORY: u64 = 4 << 20;
 
 /// Opens a store and reads windows selected by `choice`, with and without checksum verification.
 pub fn exercise(store: &Arc<dyn Store>, choice: [u8; 4]) {
-    let execution = Options { sequential: true, ..Options::default() }.with_memory(MEMORY);
+    let execution = Options::default().sequential().with_memory(MEMORY);
     let open = Open::new().limits(LIMITS).execution(execution);
     for open in [open.clone(), open.without_digests()] {
         let Ok(container) = open.open_store(Arc::clone(store)) else { continue };

@@ -23,7 +23,8 @@ impl Context {
     pub(crate) fn new(global: Global) -> CliResult<Self> {
         let cancel = Cancel::default();
         stop_on_signals(&cancel);
-        let mut options = Options { cancel: cancel.clone(), memory: global.memory, ..Options::default() };
+        let mut options = Options::default().with_cancel(cancel.clone());
+        options.memory = global.memory;
         if let Some(threads) = global.threads {
             options = options.with_threads(threads.into())?;
         }

@@ -106,20 +106,18 @@ type Codecs = Vec<CodecSpec>;
 
 impl Shared {
     fn options(&self, context: &Context, meter: &Meter) -> ConvertOptions {
-        ConvertOptions {
-            codecs: self.codec.clone(),
-            statistics: self.zone_maps,
-            check: self.check,
-            dry_run: self.dry_run,
-            overwrite: self.force,
-            resume: match (self.resume, self.no_resume) {
-                (true, _) => Resume::Always,
-                (_, true) => Resume::Never,
-                _ => Resume::Large,
-            },
-            execution: context.options(meter),
-            ..ConvertOptions::default()
-        }
+        let mut options = ConvertOptions::new().execution(context.options(meter));
+        options.codecs.clone_from(&self.codec);
+        options.statistics = self.zone_maps;
+        options.check = self.check;
+        options.dry_run = self.dry_run;
+        options.overwrite = self.force;
+        options.resume = match (self.resume, self.no_resume) {
+            (true, _) => Resume::Always,
+            (_, true) => Resume::Never,
+            _ => Resume::Large,
+        };
+        options
     }
 }
 
@@ -129,18 +127,16 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     }
     let meter = Meter::new(true);
     let source = context.open(&arguments.input, &meter)?;
-    let options = ConvertOptions {
-        format: arguments.to.clone(),
-        arrays: arguments.array.clone(),
-        select: arguments.select.clone(),
-        chunk: arguments.chunk.clone(),
-        casts: arguments.cast.clone(),
-        fills: arguments.fill.clone(),
-        sparse: arguments.sparse_as,
-        max_abs_error: arguments.max_abs_error,
-        max_rel_error: arguments.max_rel_error,
-        ..arguments.shared.options(context, &meter)
-    };
+    let mut options = arguments.shared.options(context, &meter);
+    options.format.clone_from(&arguments.to);
+    options.arrays.clone_from(&arguments.array);
+    options.select.clone_from(&arguments.select);
+    options.chunk.clone_from(&arguments.chunk);
+    options.casts.clone_from(&arguments.cast);
+    options.fills.clone_from(&arguments.fill);
+    options.sparse = arguments.sparse_as;
+    options.max_abs_error = arguments.max_abs_error;
+    options.max_rel_error = arguments.max_rel_error;
     if arguments.array.is_empty() {
         for line in source.inner().unread() {
             eprintln!("not converted: {}", crate::text::escape(&line));
@@ -158,8 +154,8 @@ pub(crate) fn run_rechunk(context: &Context, arguments: &RechunkArguments) -> Cl
     let mut options = arguments.shared.options(context, &meter);
     options.arrays.clone_from(&arguments.array);
     if !options.dry_run {
-        let dry = ConvertOptions { dry_run: true, ..options.clone() };
-        let planned = tesseral::rechunk(&source, target, arguments.chunks.clone(), &dry)?;
+        let planned =
+            tesseral::rechunk(&source, target, arguments.chunks.clone(), &options.clone().dry_run())?;
         // The plan is printed before the work.
         let shown: String =
             planned.arrays.iter().map(|array| plan_line(array, TerminalStyle::stderr())).collect();

@@ -45,13 +45,11 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let meter = Meter::new(true);
     let left = open(context, &arguments.left, &meter)?;
     let right = open(context, &arguments.right, &meter)?;
-    let options = DiffOptions {
-        arrays: arguments.array.clone(),
-        max_abs_error: arguments.max_abs_error,
-        max_rel_error: arguments.max_rel_error,
-        metadata_only: arguments.metadata_only,
-        execution: context.options(&meter),
-    };
+    let mut options = DiffOptions::new().execution(context.options(&meter));
+    options.arrays.clone_from(&arguments.array);
+    options.max_abs_error = arguments.max_abs_error;
+    options.max_rel_error = arguments.max_rel_error;
+    options.metadata_only = arguments.metadata_only;
     let found = tesseral::diff(&left, &right, &options)?;
     meter.finish();
     if context.json() {
@@ -77,7 +75,7 @@ fn open(context: &Context, source: &Path, meter: &Meter) -> CliResult<Container>
 fn report_text(found: &Difference) -> String {
     let paint = TerminalStyle::stdout();
     let mut out = String::new();
-    for MetadataDifference { array, what, left, right } in &found.notes {
+    for MetadataDifference { array, what, left, right, .. } in &found.notes {
         let side = |text: &Option<String>| text.as_ref().map_or("-".to_owned(), |t| escape(t).into_owned());
         let of = array.as_ref().map_or(String::new(), |name| format!("{}: ", escape(name)));
         out.push_str(&format!("{of}{}\n", paint.strong(&escape(what))));

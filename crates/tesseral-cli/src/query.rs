@@ -130,14 +130,13 @@ pub(crate) fn answer(context: &Context, document: &Document, how: &QueryArgument
         report_packing(&array);
     }
     let shows = matches!(format, ReportFormat::Full | ReportFormat::Json);
-    let settings = QueryOptions {
-        preview: how.preview.unwrap_or(if shows { 64 } else { 0 }),
-        // Query documents of the reference write below its cache folder.
-        allow: how.spill_allow.iter().cloned().chain(cache_folder().map(|c| c.join("tetration"))).collect(),
-        overwrite: output::overwrite(how.force),
-        memory: context.global.memory,
-    };
-    let plan = Plan::new(&container, document, &settings)?;
+    let mut options = QueryOptions::new().preview(how.preview.unwrap_or(if shows { 64 } else { 0 }));
+    // Query documents of the reference write below its cache folder.
+    options.allow =
+        how.spill_allow.iter().cloned().chain(cache_folder().map(|c| c.join("tetration"))).collect();
+    options.overwrite = output::overwrite(how.force);
+    options.memory = context.global.memory;
+    let plan = Plan::new(&container, document, &options)?;
     let outcome = match &plan {
         Some(plan) if how.execute => Some(plan.run()?),
         _ => None,

@@ -32,6 +32,7 @@ use tesseral_registry as registry;
 
 /// Report of a conversion or a dry run.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Converted {
     /// The format of the output.
     pub format: &'static dyn Format,
@@ -51,6 +52,7 @@ pub struct Converted {
 
 /// One array of an output.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ConvertedArray {
     /// Name of the array.
     pub name: String,
@@ -76,6 +78,7 @@ pub struct ConvertedArray {
 
 /// A converted field.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ConvertedField {
     /// Name of the field.
     pub name: String,
@@ -90,6 +93,7 @@ pub struct ConvertedField {
 
 /// Packed cells.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Packed {
     /// Bits per cell.
     pub bits: u32,

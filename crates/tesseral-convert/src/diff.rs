@@ -16,6 +16,7 @@ use tesseral_format::Groups;
 
 /// Options of a comparison.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct DiffOptions {
     /// Arrays or fields to compare; empty for all.
     pub arrays: Vec<String>,
@@ -29,8 +30,52 @@ pub struct DiffOptions {
     pub execution: Options,
 }
 
+impl DiffOptions {
+    /// The default options: compare every cell of every array exactly.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an array or field to compare.
+    #[must_use]
+    pub fn array(mut self, name: impl Into<String>) -> Self {
+        self.arrays.push(name.into());
+        self
+    }
+
+    /// Sets the absolute tolerance of numbers.
+    #[must_use]
+    pub fn max_abs_error(mut self, error: f64) -> Self {
+        self.max_abs_error = Some(error);
+        self
+    }
+
+    /// Sets the tolerance relative to the left number.
+    #[must_use]
+    pub fn max_rel_error(mut self, error: f64) -> Self {
+        self.max_rel_error = Some(error);
+        self
+    }
+
+    /// Does not compare cells.
+    #[must_use]
+    pub fn metadata_only(mut self) -> Self {
+        self.metadata_only = true;
+        self
+    }
+
+    /// Sets threads, memory, cancellation and progress.
+    #[must_use]
+    pub fn execution(mut self, options: Options) -> Self {
+        self.execution = options;
+        self
+    }
+}
+
 /// Result of a comparison.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Difference {
     /// Differences of structure and metadata.
     pub notes: Vec<MetadataDifference>,
@@ -40,6 +85,7 @@ pub struct Difference {
 
 /// A difference of structure or metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MetadataDifference {
     /// The array or field; `None` for the container.
     pub array: Option<String>,
@@ -53,6 +99,7 @@ pub struct MetadataDifference {
 
 /// Difference of the cells of one field.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ValueDifference {
     /// Name of the field.
     pub name: String,
@@ -74,6 +121,7 @@ pub struct ValueDifference {
 
 /// The first differing cell.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct FirstDifference {
     /// Position in a dense array; empty for sparse arrays.
     pub position: Vec<u64>,
@@ -330,7 +378,7 @@ fn compared(array: &Array) -> Field {
 fn load(array: &Array, part: &Selection, column: &mut Cells, options: &Options) -> Result<()> {
     let count = part.cells().and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
     column.reset(count)?;
-    let options = Options { progress: None, ..options.clone() };
+    let options = options.clone().without_progress();
     if array.selected_field().dtype.class() == Class::Bits {
         column.values_mut().copy_from_slice(&read_bits(array.handle(), &array.request(part), &options)?);
         return Ok(());

@@ -14,6 +14,7 @@ const TRIED: u64 = 300_000;
 
 /// A chunk shape and the cost of reads with it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ChunkAdvice {
     /// Extents of a chunk.
     pub chunk_shape: Vec<u64>,
@@ -31,6 +32,7 @@ pub struct ChunkAdvice {
 
 /// Cost of one read.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ReadCost {
     /// Size of the requested cells in bytes.
     pub wanted: u64,

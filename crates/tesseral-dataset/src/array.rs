@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use tesseral_core::packing::Packing;
 use tesseral_core::{ArraySchema, Attributes, Error, Field, Result, Selection, Slice};
 use tesseral_engine::{
-    Buffer, Cells, Dense, Explained, Handle, Options, Reduced,
+    Cells, Dense, Explained, Handle, Options, Reduced,
     kernel::summary::{StatSet, Summary},
 };
 use tesseral_format::convention;
@@ -17,11 +17,10 @@ use crate::{CellQuery, select};
 
 /// An array. Opening one does not read cells.
 ///
-/// [`read`](Self::read) returns cells, [`read_into`](Self::read_into) fills memory of the caller, and [`read_with`](Self::read_with)
-/// passes them to a function without a copy. The others are these three for special cases: [`read_owned`](Self::read_owned) and
-/// [`read_buffer`](Self::read_buffer) never borrow from the file, [`view`](Self::view) does or returns nothing,
-/// [`read_valid_into`](Self::read_valid_into) fills validity too, and [`read_var`](Self::read_var) and [`read_bits`](Self::read_bits)
-/// serve cells that are not a whole number of bytes each.
+/// There are three ways to read fixed-size cells: [`read`](Self::read) returns them, [`read_into`](Self::read_into) fills memory of
+/// the caller, and [`read_with`](Self::read_with) passes them to a function without a copy. [`read_var`](Self::read_var) reads
+/// variable-length cells, and [`cells`](Self::cells) rows of dense and sparse arrays. [`view`](Self::view) returns stored bytes as
+/// they are, or nothing.
 #[derive(Clone, Debug)]
 pub struct Array {
     handle: Handle,
@@ -277,14 +276,6 @@ impl Array {
         tesseral_engine::read(&self.handle, &self.request(selection), &self.options)
     }
 
-    /// As [`read`](Self::read), but never a view of the file.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub fn read_owned(&self, selection: &Selection) -> Result<Dense> {
-        tesseral_engine::read_owned(&self.handle, &self.request(selection), &self.options)
-    }
-
     /// Reads cells and passes them to `see`, without a copy if the layout of the file allows it. If another process truncates
     /// the file meanwhile, the result of `see` is replaced by an error; accessing a view of [`read`](Self::read) would end the
     /// process.
@@ -313,15 +304,6 @@ impl Array {
         tesseral_engine::read_with(&self.handle, &self.request(selection), &self.options, see)
     }
 
-    /// Reads cells of a field that is not nullable into mutable memory, never a view of the file. Memory of dropped results is
-    /// reused.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub fn read_buffer(&self, selection: &Selection) -> Result<Buffer> {
-        tesseral_engine::read_buffer(&self.handle, &self.request(selection), &self.options)
-    }
-
     /// Returns the cells as a slice of the file after verifying digests; `None` if the layout does not allow it.
     ///
     /// # Errors
@@ -330,7 +312,8 @@ impl Array {
         tesseral_engine::view(&self.handle, &self.request(selection))
     }
 
-    /// Reads cells into memory of the caller.
+    /// Reads cells into memory of the caller: their bytes and, on request, one byte per cell that is 1 where the cell is valid and
+    /// 0 where it is missing. A nullable field requires the latter.
     ///
     /// ```
     /// # fn main() -> Result<(), tesseral::Error> {
@@ -344,7 +327,7 @@ impl Array {
     /// # session.commit()?;
     /// let height = tesseral::open(&path)?.array("height")?;
     /// let mut column = vec![0; 4 * 4];
-    /// height.read_into(&height.select(["x=2"])?, &mut column)?;
+    /// height.read_into(&height.select(["x=2"])?, &mut column, None)?;
     /// assert_eq!(column[4..8], 8_i32.to_ne_bytes());
     /// # std::fs::remove_file(path).ok();
     /// # Ok(())
@@ -353,22 +336,16 @@ impl Array {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub fn read_into(&self, selection: &Selection, values: &mut [u8]) -> Result<()> {
-        tesseral_engine::read_into(&self.handle, &self.request(selection), values, None, &self.options)
-    }
-
-    /// Reads cells into memory the caller has: their bytes, and one byte per cell that is 1 where the cell is valid and 0 where it is
-    /// missing.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub fn read_valid_into(
+    pub fn read_into(
         &self,
         selection: &Selection,
         values: &mut [u8],
-        validity: &mut [u8],
+        validity: Option<&mut [u8]>,
     ) -> Result<()> {
         let (field, request) = (self.selected_field(), self.request(selection));
+        let Some(validity) = validity else {
+            return tesseral_engine::read_into(&self.handle, &request, values, None, &self.options);
+        };
         validity.fill(1);
         let stored = field.nullable.then_some(&mut *validity);
         tesseral_engine::read_into(&self.handle, &request, values, stored, &self.options)?;
@@ -394,14 +371,6 @@ impl Array {
     /// As [`read`](Self::read).
     pub fn read_var(&self, selection: &Selection) -> Result<Cells> {
         tesseral_engine::read_valid_var(&self.handle, &self.request(selection), &self.options)
-    }
-
-    /// Reads bitmask cells: one byte per cell, 0 or 1.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub fn read_bits(&self, selection: &Selection) -> Result<Vec<u8>> {
-        tesseral_engine::read_bits(&self.handle, &self.request(selection), &self.options)
     }
 
     /// Computes the `wanted` statistics in one pass: count, nulls, NaN, minimum, maximum, sum, mean, standard deviation.

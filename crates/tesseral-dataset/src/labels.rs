@@ -146,13 +146,15 @@ fn labels(array: &Array) -> Result<Option<Labels>> {
         }
         (CellLen::One | CellLen::Fixed(_), Class::Text) => {
             let Some(size) = field.cell_size() else { return Ok(None) };
-            let cells = array.read_owned(&array.all()?)?;
+            let cells =
+                tesseral_engine::read_owned(array.handle(), &array.request(&array.all()?), array.options())?;
             let texts = cells.bytes().chunks(size).map(text);
             Ok(texts.collect::<Option<Vec<_>>>().map(Labels::Text))
         }
         (CellLen::One, Class::Bits | Class::Complex) | (CellLen::Var | CellLen::Fixed(_), _) => Ok(None),
         (CellLen::One, _) => {
-            let cells = array.read_owned(&array.all()?)?;
+            let cells =
+                tesseral_engine::read_owned(array.handle(), &array.request(&array.all()?), array.options())?;
             // A missing coordinate is no number that a selection could find.
             if cells.validity().is_some_and(|validity| validity.contains(&0)) && field.nullable {
                 return Ok(None);

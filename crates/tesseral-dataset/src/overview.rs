@@ -24,6 +24,7 @@ pub enum Point {
 
 /// An overview of an array.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Overview {
     /// Number of points along each drawn dimension: none, one or two of them.
     pub shape: Vec<usize>,

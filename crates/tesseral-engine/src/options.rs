@@ -28,6 +28,7 @@ type Watch = dyn Fn(Progress) + Send + Sync;
 
 /// Execution options. The default uses all cores and no memory limit.
 #[derive(Clone, Default)]
+#[non_exhaustive]
 pub struct Options {
     /// Memory limit of results and scratch buffers in bytes.
     pub memory: Option<u64>,
@@ -70,6 +71,34 @@ impl Options {
     #[must_use]
     pub fn with_memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
+        self
+    }
+
+    /// Sets the cancellation flag.
+    #[must_use]
+    pub fn with_cancel(mut self, cancel: Cancel) -> Self {
+        self.cancel = cancel;
+        self
+    }
+
+    /// Sets a callback that is called after every chunk, from any thread.
+    #[must_use]
+    pub fn with_progress(mut self, watch: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.progress = Some(Arc::new(watch));
+        self
+    }
+
+    /// Removes the callback, for a part of an operation that reports its progress itself.
+    #[must_use]
+    pub fn without_progress(mut self) -> Self {
+        self.progress = None;
+        self
+    }
+
+    /// Stays on the calling thread, for work that is already parallel.
+    #[must_use]
+    pub fn sequential(mut self) -> Self {
+        self.sequential = true;
         self
     }
 

@@ -30,6 +30,7 @@ use lost_value::{LostValue, Settled};
 
 /// Result of [`recover`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Recovered {
     /// Number of chunks whose cells are in the output.
     pub chunks_saved: u64,
@@ -258,7 +259,7 @@ fn copy_whole_chunks(
     values: &[LostValue],
 ) -> Result<Vec<Lost>> {
     let grid = handle.schema().grid()?.counted()?;
-    let single = Options { sequential: true, progress: None, ..options.clone() };
+    let single = options.clone().sequential().without_progress();
     let lost = Mutex::new(Vec::new());
     // The engine's own loop provides order and threads; each read is of one chunk.
     session.fill_columns(array, |region: &Region, columns: &mut [Cells]| {

@@ -243,7 +243,8 @@ fn sparse_cells_with_duplicates_by_layer() {
                     let got = read_cells(&handle, &request, &options).unwrap();
                     check_rows(&[got], &request, &want, &context);
                     for memory in [None, Some([1 << 10, 4 << 10, 64 << 10][random.index(3)])] {
-                        let options = Options { memory, ..Options::default() };
+                        let mut options = Options::default();
+                        options.memory = memory;
                         let batches: Result<Vec<CellBatch>, _> =
                             tesseral_engine::cells(&handle, &request, CellOrder::Sorted, &options)
                                 .unwrap()

@@ -56,7 +56,8 @@ pub fn verify<'py>(
         let store = open.store(&path)?;
         let format = tesseral::recognize(&*store)?;
         let mut found = Vec::new();
-        let options = Options { memory, ..options.clone() };
+        let mut options = options.clone();
+        options.memory = memory;
         let verified =
             tesseral_engine::verify(format, store, open.format_options(), deep, &options, &mut |f| {
                 found.push(f)
@@ -113,21 +114,20 @@ pub struct Conversion {
 impl Conversion {
     fn options(&self, options: &Options) -> tesseral::Result<ConvertOptions> {
         let codecs = self.codec.as_deref().map(tesseral::parse_codecs).transpose()?;
-        Ok(ConvertOptions {
-            format: self.format.clone(),
-            arrays: self.arrays.clone(),
-            select: self.select.clone(),
-            chunk: self.chunk.as_deref().map(str::parse).transpose()?,
-            codecs,
-            casts: self.casts.iter().map(|text| text.parse()).collect::<tesseral::Result<_>>()?,
-            fills: self.fills.iter().map(|text| text.parse()).collect::<tesseral::Result<_>>()?,
-            statistics: self.statistics,
-            check: self.check,
-            max_abs_error: self.max_abs_error,
-            overwrite: self.overwrite,
-            execution: Options { memory: self.memory, ..options.clone() },
-            ..ConvertOptions::default()
-        })
+        let mut conversion = ConvertOptions::new().execution(options.clone());
+        conversion.format.clone_from(&self.format);
+        conversion.arrays.clone_from(&self.arrays);
+        conversion.select.clone_from(&self.select);
+        conversion.chunk = self.chunk.as_deref().map(str::parse).transpose()?;
+        conversion.codecs = codecs;
+        conversion.casts = self.casts.iter().map(|text| text.parse()).collect::<tesseral::Result<_>>()?;
+        conversion.fills = self.fills.iter().map(|text| text.parse()).collect::<tesseral::Result<_>>()?;
+        conversion.statistics = self.statistics;
+        conversion.check = self.check;
+        conversion.max_abs_error = self.max_abs_error;
+        conversion.overwrite = self.overwrite;
+        conversion.execution.memory = self.memory;
+        Ok(conversion)
     }
 }
 
@@ -168,14 +168,11 @@ pub fn diff(
     let found = runtime::run(py, &Options::default(), u64::MAX, |options| {
         let left = open.open(&left)?;
         let right = open.open(&right)?;
-        let options = DiffOptions {
-            arrays,
-            max_abs_error,
-            max_rel_error,
-            execution: options.clone(),
-            ..DiffOptions::default()
-        };
-        tesseral::diff(&left, &right, &options)
+        let mut comparison = DiffOptions::new().execution(options.clone());
+        comparison.arrays = arrays;
+        comparison.max_abs_error = max_abs_error;
+        comparison.max_rel_error = max_rel_error;
+        tesseral::diff(&left, &right, &comparison)
     })?;
     let same = found.is_same();
     let notes = found.notes.into_iter().map(|n| (n.array, n.what, n.left, n.right)).collect();

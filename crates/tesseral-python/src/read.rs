@@ -115,7 +115,9 @@ fn read<'py>(py: Python<'py>, view: &View, window: &[AxisIndex], mask: bool) -> 
         CellConversion::Bits => {
             let array = view.array().or_raise(py)?;
             let count = selection.cells().unwrap_or(u64::MAX);
-            let bits = run(py, &array, count, count, |array| array.read_bits(&selection))?;
+            let bits = run(py, &array, count, count, |array| {
+                tesseral_engine::read_bits(array.handle(), &array.request(&selection), array.options())
+            })?;
             return numpy_array::owned(py, bits, &shape, view.dtype.bind(py));
         }
         CellConversion::BFloat16 => {
@@ -137,7 +139,9 @@ fn read<'py>(py: Python<'py>, view: &View, window: &[AxisIndex], mask: bool) -> 
     if bytes.is_some_and(|n| n >= LARGE) && !mask && !runtime::is_forked(runtime::home()) {
         let array = view.array().or_raise(py)?;
         let bytes = bytes.unwrap_or(u64::MAX);
-        let buffer = run(py, &array, bytes, bytes, |array| array.read_buffer(&selection))?;
+        let buffer = run(py, &array, bytes, bytes, |array| {
+            tesseral_engine::read_buffer(array.handle(), &array.request(&selection), array.options())
+        })?;
         return numpy_array::result(py, buffer, &shape, view.dtype.bind(py));
     }
     let cells = numpy_array::empty(py, &shape, view.dtype.bind(py))?;
@@ -177,12 +181,12 @@ fn fill<'py>(
     let cells = cells.as_slice_mut()?;
     let bytes = cells.len() as u64;
     let Some(validity) = validity else {
-        return run(py, &array, bytes, bytes, |array| array.read_into(selection, cells));
+        return run(py, &array, bytes, bytes, |array| array.read_into(selection, cells, None));
     };
     let validity = numpy_array::bytes_of(validity)?;
     let mut validity = validity.try_readwrite()?;
     let validity = validity.as_slice_mut()?;
-    run(py, &array, bytes, bytes, |array| array.read_valid_into(selection, cells, validity))
+    run(py, &array, bytes, bytes, |array| array.read_into(selection, cells, Some(validity)))
 }
 
 /// Runs an operation on an array without the interpreter lock, if its result is within the memory limit. `bytes` estimates the

@@ -47,7 +47,9 @@ pub(crate) fn options(options: &Options) -> Result<Cow<'_, Options>> {
     };
     let pool = started.pool.as_ref().map(Arc::clone);
     *forked = Some((process, started));
-    Ok(Cow::Owned(Options { pool, ..options.clone() }))
+    let mut options = options.clone();
+    options.pool = pool;
+    Ok(Cow::Owned(options))
 }
 
 /// Runs `work` without the interpreter lock. `bytes` estimates the amount: long work can be interrupted.
@@ -62,7 +64,7 @@ pub(crate) fn run<T: Send>(
         return py.detach(|| work(&options)).or_raise(py);
     }
     let cancel = Cancel::default();
-    let options = Options { cancel: cancel.clone(), ..options.into_owned() };
+    let options = options.into_owned().with_cancel(cancel.clone());
     let (result, interrupt) = py.detach(|| interruptible(&cancel, || work(&options)));
     match interrupt {
         Some(interrupt) => Err(interrupt),

@@ -16,6 +16,7 @@ use tesseral_dataset::{Array, Container};
 
 /// Options that are not part of a document.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct QueryOptions {
     /// Number of cells to show of a selection that is not reduced.
     pub preview: usize,
@@ -25,6 +26,42 @@ pub struct QueryOptions {
     pub overwrite: Overwrite,
     /// Maximum memory of a document in bytes.
     pub memory: Option<u64>,
+}
+
+impl QueryOptions {
+    /// The default options.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the number of cells to show of a selection that is not reduced.
+    #[must_use]
+    pub fn preview(mut self, cells: usize) -> Self {
+        self.preview = cells;
+        self
+    }
+
+    /// Adds a folder, in addition to that of the source, in which files can be written.
+    #[must_use]
+    pub fn allow(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.allow.push(folder.into());
+        self
+    }
+
+    /// Replaces existing files.
+    #[must_use]
+    pub fn overwrite(mut self) -> Self {
+        self.overwrite = Overwrite::Replace;
+        self
+    }
+
+    /// Sets the maximum memory of a document in bytes.
+    #[must_use]
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = Some(bytes);
+        self
+    }
 }
 
 /// Returns the array of that name, or the field of the only array, or `array/field`; `None` if there is none.

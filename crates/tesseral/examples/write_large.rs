@@ -16,12 +16,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mib: u64 = arguments.next().map_or(Ok(256), |text| text.parse())?;
     let seed: u32 = arguments.next().map_or(Ok(0), |text| text.parse())?;
 
-    let progress = std::sync::Arc::new(|progress: tesseral::Progress| {
+    let progress = |progress: tesseral::Progress| {
         if progress.done.is_multiple_of(64) || progress.done == progress.total {
             report(&format!("{} of {} chunks", progress.done, progress.total));
         }
-    });
-    let options = Options { progress: Some(progress), ..Options::default() };
+    };
+    let options = Options::default().with_progress(progress);
     let mut session = Create::new().overwrite().execution(options).begin(&out, "")?;
     let schema = ArraySchema::dense("noise", DType::Float32, &[mib * ROWS, COLUMNS], &[ROWS, COLUMNS]);
     let noise = session.add(&ArraySpec::raw(schema))?;

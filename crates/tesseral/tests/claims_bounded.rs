@@ -307,7 +307,7 @@ fn recover(path: &Path, target: &Path) -> Result<()> {
 }
 
 fn convert(path: &Path, target: &Path) -> Result<()> {
-    let options = ConvertOptions { overwrite: true, ..ConvertOptions::default() };
+    let options = ConvertOptions::new().overwrite();
     tesseral::convert(&Open::new().open(path)?, target, &options)?;
     Ok(())
 }
@@ -365,7 +365,8 @@ fn the_expansion_limit_can_be_raised() {
     fs::write(&path, tet(len, len, Some((len, &zeros(len), 1)))).unwrap();
     let read = |open: Open| {
         let array = open.open(&path)?.array_at(0)?;
-        array.read_owned(&array.all()?).map(|cells| cells.bytes().len() as u64)
+        tesseral_engine::read_owned(array.handle(), &array.request(&array.all()?), array.options())
+            .map(|cells| cells.bytes().len() as u64)
     };
     let error = read(Open::new()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Limit { asked, .. } if *asked == len), "{error:?}");

@@ -43,11 +43,9 @@ fn every_transfer_strategy_gives_the_same_cells() {
             .enumerate()
     {
         let out = folder.path().join(format!("{i}.tet"));
-        let options = ConvertOptions {
-            execution: Options::default().with_memory(memory).with_threads(2).unwrap(),
-            check: true,
-            ..ConvertOptions::default()
-        };
+        let options = ConvertOptions::new()
+            .execution(Options::default().with_memory(memory).with_threads(2).unwrap())
+            .check();
         let done = tesseral::rechunk(&opened, &out, chunk.parse().unwrap(), &options).unwrap();
         assert!(done.checked && done.arrays[0].rechunk.as_ref().unwrap().memory <= memory);
         ways.push(match done.arrays[0].rechunk.as_ref().unwrap().way {
@@ -98,16 +96,16 @@ fn unsupported_conversions_write_nothing_and_name_alternatives() {
     let refused = |options: ConvertOptions, name: &str| {
         tesseral::convert(&opened, folder.path().join(name), &options).unwrap_err()
     };
-    let bool_cast = ConvertOptions { casts: vec!["bool".parse().unwrap()], ..ConvertOptions::default() };
+    let bool_cast = ConvertOptions::new().cast("bool".parse().unwrap());
     let error = refused(bool_cast, "b.tgm");
     assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{error}");
-    let unknown = ConvertOptions { arrays: vec!["b".into()], ..ConvertOptions::default() };
+    let unknown = ConvertOptions::new().array("b");
     assert!(matches!(refused(unknown, "b.tet").kind(), ErrorKind::NotFound { .. }));
-    let chunk = ConvertOptions { chunk: Some("x=2".parse().unwrap()), ..ConvertOptions::default() };
+    let chunk = ConvertOptions::new().chunk("x=2".parse().unwrap());
     assert!(matches!(refused(chunk, "b.tet").kind(), ErrorKind::NotFound { .. }));
     let foreign = refused(ConvertOptions::default(), "b.nc");
     assert!(matches!(foreign.kind(), ErrorKind::Unsupported { .. }));
-    let small = ConvertOptions { execution: Options::default().with_memory(8), ..ConvertOptions::default() };
+    let small = ConvertOptions::new().execution(Options::default().with_memory(8));
     assert!(matches!(refused(small, "b.tet").kind(), ErrorKind::Limit { allowed: 8, .. }));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
@@ -118,11 +116,11 @@ fn differences_are_located() {
     let [one, two, three] = ["1.tet", "2.tet", "3.tgm"].map(|name| folder.path().join(name));
     counting(&one, &[10, 7], &[3, 3], "raw");
     let opened = tesseral::open(&one).unwrap();
-    let part = ConvertOptions { select: vec!["d0=1:".into()], ..ConvertOptions::default() };
+    let part = ConvertOptions::new().select("d0=1:");
     tesseral::convert(&opened, &two, &part).unwrap();
     let found = tesseral::diff(&opened, &tesseral::open(&two).unwrap(), &DiffOptions::default()).unwrap();
     assert!(found.notes.iter().any(|note| note.what == "shape") && found.values.is_empty());
-    let wide = ConvertOptions { casts: vec!["float64".parse().unwrap()], ..ConvertOptions::default() };
+    let wide = ConvertOptions::new().cast("float64".parse().unwrap());
     tesseral::convert(&opened, &three, &wide).unwrap();
     let found = tesseral::diff(&opened, &tesseral::open(&three).unwrap(), &DiffOptions::default()).unwrap();
     assert_eq!(found.notes.iter().map(|note| note.what.as_str()).collect::<Vec<_>>(), ["dtype"]);

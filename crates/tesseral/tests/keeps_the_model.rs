@@ -260,7 +260,7 @@ fn conversions_are_identities() {
         write(&source, from, &variables);
         for (to, ending) in FORMATS {
             let target = folder.join(format!("{from}-to.{ending}"));
-            let options = ConvertOptions { check: true, ..ConvertOptions::default() };
+            let options = ConvertOptions::new().check();
             let converted = tesseral::convert(&tesseral::open(&source).unwrap(), &target, &options);
             converted.unwrap_or_else(|e| panic!("{from} to {to}: {e}"));
             check(&format!("{from} to {to}"), &tesseral::open(&target).unwrap(), &variables);

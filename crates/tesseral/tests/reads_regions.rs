@@ -29,7 +29,7 @@ fn check(case: &Case, array: &Array, selection: &Selection, what: &str) {
     assert_eq!(got.shape, selection.shape().to_vec(), "{what}");
     assert!(got.bytes() == want, "{what}: {selection:?} of {:?} in {:?}", case.shape, case.chunk);
     let mut into = vec![0xAA; want.len()];
-    array.read_into(selection, &mut into).unwrap();
+    array.read_into(selection, &mut into, None).unwrap();
     assert!(into == want, "{what}, into: {selection:?}");
 }
 
@@ -101,7 +101,7 @@ fn memory_of_the_wrong_length_is_rejected() {
     let array = array(memory(&case.write()));
     let all = array.all().unwrap();
     for len in [0, 79, 81] {
-        let error = array.read_into(&all, &mut vec![0; len]).unwrap_err();
+        let error = array.read_into(&all, &mut vec![0; len], None).unwrap_err();
         assert!(matches!(error.kind(), tesseral::ErrorKind::InvalidRequest { .. }), "{len}: {error:?}");
     }
 }

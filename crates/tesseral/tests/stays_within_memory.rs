@@ -132,8 +132,12 @@ fn chunks_larger_than_the_limit_are_read_in_pieces() {
             assert_eq!(at, wanted.len());
         });
         let column = array.select(["1=7:9"]).unwrap();
-        let found =
-            bounded(&format!("{name}: columns"), || array.read_owned(&column).unwrap().bytes().to_vec());
+        let found = bounded(&format!("{name}: columns"), || {
+            tesseral_engine::read_owned(array.handle(), &array.request(&column), array.options())
+                .unwrap()
+                .bytes()
+                .to_vec()
+        });
         let row = SHAPE[1] as usize * 4;
         let expected: Vec<u8> = wanted.chunks(row).flat_map(|row| row[28..36].to_vec()).collect();
         assert_eq!(found, expected, "{name}");
@@ -200,16 +204,14 @@ fn conversions_and_comparisons_stay_within_the_limit() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let opened = limited().open(&path).unwrap();
         let out = folder.path().join(format!("{name}.out"));
-        let options = ConvertOptions {
-            format: Some("tet".to_owned()),
-            chunk: Some("32,2048".parse().unwrap()),
-            execution: limited().execution_options().clone(),
-            ..ConvertOptions::default()
-        };
+        let options = ConvertOptions::new()
+            .format("tet")
+            .chunk("32,2048".parse().unwrap())
+            .execution(limited().execution_options().clone());
         bounded(&format!("{name}: convert"), || tesseral::convert(&opened, &out, &options).unwrap());
         let copy = limited().open(&out).unwrap();
         let execution = limited().execution_options().clone();
-        let options = DiffOptions { execution, ..DiffOptions::default() };
+        let options = DiffOptions::new().execution(execution);
         let same = bounded(&format!("{name}: diff"), || {
             tesseral::diff(&opened, &copy, &options).unwrap().values.iter().all(|v| v.first.is_none())
         });

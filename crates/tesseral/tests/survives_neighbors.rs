@@ -217,10 +217,10 @@ fn a_conversion_whose_source_is_overwritten_writes_nothing() {
                 file.write_all_at(&bytes[len / 2..], len as u64 / 2).unwrap();
             }
         };
-        let execution = Options { progress: Some(Arc::new(progress)), ..Options::default() };
+        let execution = Options::default().with_progress(progress);
         let opened = Open::new().access(access).open(&path).unwrap();
         let out = folder.path().join("out");
-        let options = ConvertOptions { execution, ..ConvertOptions::default() };
+        let options = ConvertOptions::new().execution(execution);
         let error: Error = tesseral::convert(&opened, &out, &options).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Changed { .. }), "{access:?} {digests} {error}");
         assert!(!out.exists());

@@ -128,7 +128,7 @@ pub(super) fn blocks<'a>(
     })?;
     let blocks = array.blocks(task.selection, budget)?;
     Ok(Box::new(blocks.map(move |part| {
-        let cells = array.read_owned(&part)?;
+        let cells = tesseral_engine::read_owned(array.handle(), &array.request(&part), array.options())?;
         let count = cells.bytes().len() / size;
         Ok(match validity {
             Some(Validity::Stored) => Block::Bytes(valid(cells.stored_validity(), count)),

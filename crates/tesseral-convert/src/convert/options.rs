@@ -9,7 +9,15 @@ use tesseral_format::CodecSpec;
 
 /// Options of a conversion. By default chunks, codecs and dtypes are kept as far as supported, and an existing output is an
 /// error.
+///
+/// ```
+/// use tesseral_convert::ConvertOptions;
+/// let options = ConvertOptions::new().chunk("time=24".parse()?).cast("float32".parse()?).check();
+/// assert!(options.check && options.casts.len() == 1);
+/// # Ok::<(), tesseral_core::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct ConvertOptions {
     /// Id of the target's format; `None` to use the file extension.
     pub format: Option<String>,
@@ -46,8 +54,129 @@ pub struct ConvertOptions {
     pub execution: Options,
 }
 
+impl ConvertOptions {
+    /// The default options.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the id of the target's format, instead of the file extension.
+    #[must_use]
+    pub fn format(mut self, id: impl Into<String>) -> Self {
+        self.format = Some(id.into());
+        self
+    }
+
+    /// Adds an array or field to convert, by name.
+    #[must_use]
+    pub fn array(mut self, name: impl Into<String>) -> Self {
+        self.arrays.push(name.into());
+        self
+    }
+
+    /// Adds an argument of the selection, such as `time=0:24`.
+    #[must_use]
+    pub fn select(mut self, argument: impl Into<String>) -> Self {
+        self.select.push(argument.into());
+        self
+    }
+
+    /// Sets the chunk shape.
+    #[must_use]
+    pub fn chunk(mut self, shape: ChunkShape) -> Self {
+        self.chunk = Some(shape);
+        self
+    }
+
+    /// Sets the codecs; an empty list stores cells raw.
+    #[must_use]
+    pub fn codecs(mut self, codecs: Vec<CodecSpec>) -> Self {
+        self.codecs = Some(codecs);
+        self
+    }
+
+    /// Adds a cast.
+    #[must_use]
+    pub fn cast(mut self, cast: Cast) -> Self {
+        self.casts.push(cast);
+        self
+    }
+
+    /// Adds a value for missing cells.
+    #[must_use]
+    pub fn fill(mut self, fill: Fill) -> Self {
+        self.fills.push(fill);
+        self
+    }
+
+    /// Sets the conversion of sparse arrays.
+    #[must_use]
+    pub fn sparse_as(mut self, kind: SparseAs) -> Self {
+        self.sparse = Some(kind);
+        self
+    }
+
+    /// Stores statistics of every chunk, if the format makes them optional.
+    #[must_use]
+    pub fn statistics(mut self) -> Self {
+        self.statistics = true;
+        self
+    }
+
+    /// Reads the output again and compares every cell before publishing it.
+    #[must_use]
+    pub fn check(mut self) -> Self {
+        self.check = true;
+        self
+    }
+
+    /// Sets the maximum absolute error of packed float64 cells.
+    #[must_use]
+    pub fn max_abs_error(mut self, error: f64) -> Self {
+        self.max_abs_error = Some(error);
+        self
+    }
+
+    /// Sets the maximum relative error of packed float64 cells.
+    #[must_use]
+    pub fn max_rel_error(mut self, error: f64) -> Self {
+        self.max_rel_error = Some(error);
+        self
+    }
+
+    /// Replaces an existing output.
+    #[must_use]
+    pub fn overwrite(mut self) -> Self {
+        self.overwrite = true;
+        self
+    }
+
+    /// Sets whether completed work is kept for a later attempt, and reused.
+    #[must_use]
+    pub fn resume(mut self, resume: Resume) -> Self {
+        self.resume = resume;
+        self
+    }
+
+    /// Only plans.
+    #[must_use]
+    pub fn dry_run(mut self) -> Self {
+        self.dry_run = true;
+        self
+    }
+
+    /// Sets threads, memory, cancellation and progress.
+    #[must_use]
+    pub fn execution(mut self, options: Options) -> Self {
+        self.execution = options;
+        self
+    }
+}
+
 /// Whether encoded chunks are kept until the conversion ends, so that an interrupted one can continue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Resume {
     /// Only for large conversions.
     #[default]
@@ -60,6 +189,7 @@ pub enum Resume {
 
 /// Conversion of sparse arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SparseAs {
     /// Dense arrays: cells at their positions, elsewhere the fill value or null.
     Dense,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tesseral_core::{ArraySchema, Field, Result, Scalar};
 use tesseral_engine::kernel::compare::{Comparison, Tolerance};
-use tesseral_engine::{CellBatch, Cells, JoinedRows, Options, merge_join};
+use tesseral_engine::{CellBatch, Cells, JoinedRows, merge_join};
 
 use super::{DiffOptions, FirstDifference, Side, ValueDifference, text};
 use crate::convert::{compare_rows, default_memory};
@@ -19,7 +19,7 @@ pub(super) fn values(
     let schema = a.array.schema();
     let memory = options.execution.memory.unwrap_or_else(default_memory);
     // Two reads share the memory limit.
-    let execution = Options { memory: Some((memory / 2).max(1)), ..options.execution.clone() };
+    let execution = options.execution.clone().with_memory((memory / 2).max(1));
     let stream = |of: &Variable, other: fn(&(&Variable, &Variable)) -> String| {
         let dims = of.array.schema().dims.len();
         let named = fields.iter().map(|pair| of.array.column(&other(pair)));

@@ -730,6 +730,7 @@ fn is_start(target: &Region) -> bool {
 
 /// I/O of a read, computed without reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Explained {
     /// Number of touched chunks.
     pub chunks: u64,

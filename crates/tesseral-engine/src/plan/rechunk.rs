@@ -48,6 +48,7 @@ pub enum TransferMethod {
 
 /// A strategy with its cost.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct RechunkPlan {
     /// The grids.
     pub grids: Grids,

@@ -86,12 +86,12 @@ struct ChunkTransfer<'a> {
 impl ChunkTransfer<'_> {
     /// Options of a read inside a parallel loop.
     fn sequential(&self) -> Options {
-        Options { sequential: true, progress: None, ..self.session.options().clone() }
+        self.session.options().clone().sequential().without_progress()
     }
 
     /// Options of a read that uses all threads.
     fn parallel(&self) -> Options {
-        Options { progress: None, ..self.session.options().clone() }
+        self.session.options().clone().without_progress()
     }
 
     fn chunks(&self, part: &Region) -> Result<()> {

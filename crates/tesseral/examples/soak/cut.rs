@@ -77,5 +77,5 @@ fn read(container: &Container, index: usize) -> Result<Vec<u8>> {
     let array = container.array_at(index)?;
     let all = Selection::all(&array.schema().shape().unwrap_or_default());
     array.summary(&all, StatSet::ALL)?;
-    Ok(array.read_owned(&all)?.bytes().to_vec())
+    Ok(tesseral_engine::read_owned(array.handle(), &array.request(&all), array.options())?.bytes().to_vec())
 }

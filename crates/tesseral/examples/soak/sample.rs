@@ -154,7 +154,7 @@ fn store(name: &str, files: Files) -> Arc<dyn Store> {
 
 /// One thread: there are many small copies.
 fn open() -> Open {
-    Open::new().execution(Options { sequential: true, ..Options::default() })
+    Open::new().execution(Options::default().sequential())
 }
 
 fn read(store: Arc<dyn Store>) -> Result<Contents> {
@@ -220,6 +220,6 @@ fn warnings(store: Arc<dyn Store>) -> usize {
 
 fn verify(store: Arc<dyn Store>, report: &mut dyn FnMut(Finding)) -> Result<Verified> {
     let format = recognize(&*store)?;
-    let options = Options { sequential: true, ..Options::default() };
+    let options = Options::default().sequential();
     tesseral_engine::verify(format, store, &OpenOptions::default(), true, &options, report)
 }

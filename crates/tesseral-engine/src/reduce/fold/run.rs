@@ -330,7 +330,7 @@ pub fn fold(handle: &Handle, request: &Request, fold: &Fold, options: &Options) 
     let fast = fold.fast_statistics(request).is_some();
     let alone = fast || handle.schema().sparse;
     // Fast folds and reads of rows run in parallel and report their own progress.
-    let quiet = if alone { options.clone() } else { Options { progress: None, ..options.clone() } };
+    let quiet = if alone { options.clone() } else { options.clone().without_progress() };
     let ticker = options.ticker(units.len() as u64);
     let fold_and_tick = |unit: &Unit| {
         let partial = fold_unit(handle, request, fold, unit, &quiet)?;
