@@ -19,6 +19,7 @@ pub mod convention;
 mod create_options;
 mod edit;
 mod format;
+mod hierarchy;
 mod messages;
 mod plan;
 mod request;
@@ -26,6 +27,7 @@ mod source;
 mod source_layer;
 mod versioned;
 mod writer;
+mod written_chunks;
 
 pub use cell_keys::{CellKey, CellKeys, DuplicatePolicy};
 pub use column::{Column, ColumnData, ColumnMut, KEPT, Scratch, UNWRITTEN};
@@ -39,6 +41,7 @@ pub use format::{
     AppendOptions, AuditOptions, AuditReport, Capabilities, Depth, Format, OpenOptions, Probe, Repair,
     Salvage, Sniff, TimeRange,
 };
+pub use hierarchy::{check_paths, groups_around};
 pub use messages::{
     Conflict, MessageChange, MessageFile, MessageFormat, MessageInfo, MessagePredicate, TruncatedTail,
     append_messages,
@@ -54,3 +57,4 @@ pub use tesseral_core as core;
 pub use tesseral_store as store;
 pub use versioned::Versioned;
 pub use writer::{ArraySpec, CodecSpec, EncodedChunk, EncodedPart, Pending, StoredChunk, Writer};
+pub use written_chunks::{WrittenChunks, to_little_endian};

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json, json};
 use tesseral_core::{Attributes, Error, ErrorKind, HistoryRow, Result};
+use tesseral_format::convention::history;
 use tesseral_format::{ArraySource, ContainerSource, Groups, OpenOptions};
 use tesseral_store::{ObjectKind, Store, StoreExt};
 
 use crate::array::ZarrArray;
 use crate::wire::node::{ArrayMetadata, check_extensions, check_version};
 use crate::wire::{damaged, json};
-use crate::write::history;
 
 pub(crate) const V3: &str = "zarr.json";
 pub(crate) const V2_ARRAY: &str = ".zarray";
@@ -240,7 +240,7 @@ impl ZarrContainer {
         let (version, consolidated) = read_root(&mut found)?;
         let Hierarchy { arrays, mut groups, unread, metadata_bytes, .. } = found;
         let mut attributes = groups.shift_remove("").unwrap_or_default();
-        let history = history(attributes.shift_remove(crate::write::HISTORY));
+        let history = history::from_value(attributes.shift_remove(crate::write::HISTORY));
         let open = |(path, metadata): (String, ArrayMetadata)| {
             let name = if path.is_empty() { stem(store.location()) } else { path.clone() };
             let array = ZarrArray::new(&name, &path, &metadata, &store, options.limits)?;

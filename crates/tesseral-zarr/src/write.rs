@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json, json};
 use tesseral_core::{Advice, Attributes, ChunkStats, Error, ErrorKind, HistoryRow, Result, Value};
+use tesseral_format::convention::history;
 use tesseral_format::{
     ArraySpec, ColumnData, CreateOption, CreateOptions, EncodedChunk, OptionTable, OptionType, Scratch,
-    Writer,
+    Writer, check_paths, groups_around,
 };
 use tesseral_store::{Overwrite, Store, StoreExt};
 
@@ -121,10 +122,8 @@ impl ZarrWriter {
     fn all_groups(&self) -> Result<BTreeMap<String, Map<String, Json>>> {
         let mut out = BTreeMap::new();
         for path in self.arrays.iter().map(|array| &array.name).chain(self.groups.keys()) {
-            let mut rest = path.as_str();
-            while let Some((outer, _)) = rest.rsplit_once('/') {
+            for outer in groups_around(path) {
                 out.entry(outer.to_owned()).or_insert_with(Map::new);
-                rest = outer;
             }
         }
         for (path, attributes) in &self.groups {
@@ -132,7 +131,7 @@ impl ZarrWriter {
         }
         let mut root = attribute_map(&self.attributes)?;
         if !self.history.is_empty() {
-            root.insert(HISTORY.to_owned(), self.history.iter().map(history_json).collect());
+            root.insert(HISTORY.to_owned(), history::to_json(&self.history));
         }
         out.insert(String::new(), root);
         Ok(out)
@@ -184,24 +183,6 @@ impl ZarrWriter {
         self.put(V2_CONSOLIDATED, consolidated)?;
         self.put(V2_GROUP, Map::from_iter([("zarr_format".to_owned(), json!(2))]))
     }
-
-    /// Rejects an array or group whose path is that of an array, or below one.
-    fn check_paths(&self) -> Result<()> {
-        let arrays: BTreeSet<&str> = self.arrays.iter().map(|array| array.name.as_str()).collect();
-        for path in arrays.iter().copied().chain(self.groups.keys().map(String::as_str)) {
-            let mut rest = path;
-            while let Some((outer, _)) = rest.rsplit_once('/') {
-                if arrays.contains(outer) {
-                    return Err(Error::invalid(format!("{outer:?} is an array and cannot contain {path:?}")));
-                }
-                rest = outer;
-            }
-        }
-        match self.groups.keys().find(|path| arrays.contains(path.as_str())) {
-            Some(path) => Err(Error::invalid(format!("{path:?} is both an array and a group"))),
-            None => Ok(()),
-        }
-    }
 }
 
 /// Rejects names that are no paths of nodes.
@@ -229,41 +210,6 @@ fn attribute_map(attributes: &Attributes) -> Result<Map<String, Json>> {
         None => Err(Error::unsupported(format!("the attribute {name:?} with the value {value} in Zarr"))),
     };
     attributes.iter().map(to_entry).collect()
-}
-
-fn history_json(row: &HistoryRow) -> Json {
-    json!({
-        "op": row.op, "source": row.source, "at": row.at, "parents": row.parents, "params": row.params,
-        "extra": row.extra,
-    })
-}
-
-/// Reads the history from its attribute.
-pub(crate) fn history(value: Option<Value>) -> Vec<HistoryRow> {
-    let Some(Value::List(rows)) = value else { return Vec::new() };
-    let text = |map: &Attributes, key: &str| match map.get(key) {
-        Some(Value::Text(text)) => text.clone(),
-        _ => String::new(),
-    };
-    let texts = |map: &Attributes, key: &str| match map.get(key) {
-        Some(Value::Map(inner)) => inner.keys().map(|name| (name.clone(), text(inner, name))).collect(),
-        _ => BTreeMap::new(),
-    };
-    let row = |value: &Value| match value {
-        Value::Map(map) => Some(HistoryRow {
-            op: text(map, "op"),
-            source: text(map, "source"),
-            at: text(map, "at"),
-            parents: match map.get("parents") {
-                Some(Value::List(parents)) => parents.iter().map(ToString::to_string).collect(),
-                _ => Vec::new(),
-            },
-            params: texts(map, "params"),
-            extra: texts(map, "extra"),
-        }),
-        _ => None,
-    };
-    rows.iter().filter_map(row).collect()
 }
 
 impl Writer for ZarrWriter {
@@ -298,10 +244,11 @@ impl Writer for ZarrWriter {
 
     fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
         let array = self.array(array)?;
-        let object = join(&array.name, &array.claim(&chunk.coords)?);
+        array.chunks.claim(&chunk.coords, ())?;
+        let object = join(&array.name, &array.key(&chunk.coords));
         let bytes = chunk.parts.first().map_or(&[][..], |part| &part.bytes);
         let stored = self.store.put(&object, bytes, Overwrite::Replace);
-        stored.inspect_err(|_| array.release(&chunk.coords))
+        stored.inspect_err(|_| array.chunks.release(&chunk.coords))
     }
 
     fn set_attributes(&mut self, attributes: Attributes) -> Result<()> {
@@ -323,8 +270,11 @@ impl Writer for ZarrWriter {
     }
 
     fn commit(mut self: Box<Self>) -> Result<()> {
-        self.check_paths()?;
-        self.arrays.iter().try_for_each(ArrayWrite::check_complete)?;
+        check_paths(
+            self.arrays.iter().map(|array| array.name.as_str()),
+            self.groups.keys().map(String::as_str),
+        )?;
+        self.arrays.iter().try_for_each(|array| array.chunks.check_complete())?;
         if self.version == 3 { self.commit_v3() } else { self.commit_v2() }?;
         self.committed = true;
         Ok(())

@@ -11,6 +11,7 @@
 mod attributes;
 mod container;
 mod encoding;
+pub mod history;
 mod marker;
 mod source;
 mod text;

@@ -1,15 +1,16 @@
 //! An array that is being written.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value as Json};
 use smallvec::smallvec;
 use tesseral_codec::checksum::Checksum;
 use tesseral_codec::{zlib, zstd};
-use tesseral_core::{CellLen, ChunkGrid, Coords, Error, Order, Result, alloc};
-use tesseral_format::{ArraySpec, CodecSpec, Column, ColumnData, EncodedChunk, EncodedPart, Role, Scratch};
+use tesseral_core::{CellLen, Coords, Error, Order, Result};
+use tesseral_format::{
+    ArraySpec, CodecSpec, Column, ColumnData, EncodedChunk, EncodedPart, Role, Scratch, WrittenChunks,
+    to_little_endian,
+};
 
 use super::document::{self, Compression};
 use crate::vlen;
@@ -26,7 +27,6 @@ pub(super) struct ArrayWrite {
     pub document: Map<String, Json>,
     /// `.zattrs`.
     pub attributes: Map<String, Json>,
-    grid: ChunkGrid,
     order: Order,
     /// Bytes of a cell; `None` for variable-length cells.
     size: Option<usize>,
@@ -35,8 +35,7 @@ pub(super) struct ArrayWrite {
     keys: KeyEncoding,
     compression: Compression,
     checksum: bool,
-    /// Numbers of the chunks that were pushed.
-    pushed: Mutex<HashSet<u64>>,
+    pub chunks: WrittenChunks<()>,
 }
 
 fn compression(codecs: &[CodecSpec]) -> Result<Compression> {
@@ -74,7 +73,7 @@ impl ArrayWrite {
             return unsupported("more than 64 dimensions");
         }
         let compression = compression(spec.codecs.first().map_or(&[][..], Vec::as_slice))?;
-        let grid = schema.grid()?;
+        let chunks = WrittenChunks::new(schema)?;
         let size = if field.cell == CellLen::Var { None } else { field.cell_size() };
         let checksum = digests && version == 3;
         let (document, attributes, keys) = if version == 3 {
@@ -91,7 +90,6 @@ impl ArrayWrite {
             name: schema.name.clone(),
             document,
             attributes,
-            grid,
             order: if schema.cell_order == Order::ColMajor { Order::ColMajor } else { Order::RowMajor },
             size,
             word: field.dtype.word(),
@@ -99,40 +97,13 @@ impl ArrayWrite {
             keys,
             compression,
             checksum,
-            pushed: Mutex::default(),
+            chunks,
         })
     }
 
-    fn pushed(&self) -> MutexGuard<'_, HashSet<u64>> {
-        self.pushed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the object of a chunk that is about to be stored.
-    pub(super) fn claim(&self, coords: &[u64]) -> Result<String> {
-        let invalid = |what: &str| Error::invalid(what).in_array(&self.name).in_chunk(coords);
-        if !self.grid.contains(coords) {
-            return Err(invalid("the chunk is outside the grid"));
-        }
-        if !self.pushed().insert(self.grid.linear(coords)) {
-            return Err(invalid("the chunk was written before"));
-        }
-        Ok(self.keys.key(coords))
-    }
-
-    /// Undoes [`claim`](Self::claim) for a chunk that could not be stored.
-    pub(super) fn release(&self, coords: &[u64]) {
-        self.pushed().remove(&self.grid.linear(coords));
-    }
-
-    /// Returns an error with the first missing chunk.
-    pub(super) fn check_complete(&self) -> Result<()> {
-        let (total, pushed) = (self.grid.total(), self.pushed());
-        if pushed.len() as u64 == total {
-            return Ok(());
-        }
-        let missing = (0..total).find(|number| !pushed.contains(number)).unwrap_or(0);
-        let detail = format!("{} of {total} chunks are missing", total - pushed.len() as u64);
-        Err(Error::invalid(detail).in_array(&self.name).in_chunk(&self.grid.coords(missing)))
+    /// The object of a chunk.
+    pub(super) fn key(&self, coords: &[u64]) -> String {
+        self.keys.key(coords)
     }
 
     pub(super) fn encode<'a>(
@@ -141,18 +112,15 @@ impl ArrayWrite {
         columns: &[ColumnData<'a>],
         scratch: &mut Scratch,
     ) -> Result<EncodedChunk<'a>> {
-        let invalid = |what: &str| Error::invalid(what).in_array(&self.name).in_chunk(coords);
-        if !self.grid.contains(coords) {
-            return Err(invalid("the chunk is outside the grid"));
-        }
+        self.chunks.check(coords)?;
         let cells = match (columns, self.size) {
-            ([ColumnData::Fixed { values, validity: None }], Some(size)) => {
-                self.padded(coords, values, size)?
+            ([ColumnData::Fixed { values, validity: None }], Some(_)) => {
+                to_little_endian(self.chunks.whole(coords, values, &self.fill, self.order)?, self.word)
             }
             ([ColumnData::Var { offsets, data, validity: None }], None) => {
                 Cow::Owned(self.variable_length(coords, offsets, data)?)
             }
-            _ => return Err(invalid("the columns do not match the array")),
+            _ => return Err(self.chunks.invalid(coords, "the columns do not match the array")),
         };
         let raw_len = cells.len() as u64;
         let mut bytes = match self.compression {
@@ -176,93 +144,18 @@ impl ArrayWrite {
         Ok(EncodedChunk { coords: Coords::from_slice(coords), parts: smallvec![part], stats: Vec::new() })
     }
 
-    /// Little-endian cells of a complete chunk: at the edges of the array, with fill values beyond it.
-    fn padded<'a>(&self, coords: &[u64], values: &'a [u8], size: usize) -> Result<Cow<'a, [u8]>> {
-        let region = self.grid.region(coords);
-        let (extents, tile) = (region.shape(), self.grid.chunk_shape());
-        let bytes = |shape: &[u64]| {
-            let bytes = shape.iter().try_fold(size as u64, |n, extent| n.checked_mul(*extent));
-            bytes.and_then(|bytes| usize::try_from(bytes).ok())
-        };
-        if bytes(&extents) != Some(values.len()) {
-            let detail = format!("{} bytes do not hold the cells of {:?}", values.len(), extents);
-            return Err(Error::invalid(detail).in_array(&self.name).in_chunk(coords));
-        }
-        let mut out = Cow::Borrowed(values);
-        if extents.as_slice() != tile {
-            let len = bytes(tile).ok_or_else(|| Error::limit("a chunk", u64::MAX, usize::MAX as u64))?;
-            let mut whole = alloc::zeroed::<u8>("a chunk", len)?;
-            if self.fill.iter().any(|byte| *byte != 0) {
-                whole.chunks_exact_mut(size).for_each(|cell| cell.copy_from_slice(&self.fill));
-            }
-            copy_box(values, &extents, tile, size, self.order, &mut whole);
-            out = Cow::Owned(whole);
-        }
-        if cfg!(target_endian = "big") && self.word > 1 {
-            out.to_mut().chunks_exact_mut(self.word).for_each(<[u8]>::reverse);
-        }
-        Ok(out)
-    }
-
     /// Variable-length cells of a complete chunk; empty ones beyond the array.
     fn variable_length(&self, coords: &[u64], offsets: &[u64], data: &[u8]) -> Result<Vec<u8>> {
-        let invalid =
-            || Error::invalid("the offsets do not match the data").in_array(&self.name).in_chunk(coords);
-        let (extents, tile) = (self.grid.region(coords).shape(), self.grid.chunk_shape());
-        let count = |shape: &[u64]| {
-            let cells = shape.iter().try_fold(1_u64, |n, extent| n.checked_mul(*extent));
-            cells.and_then(|cells| usize::try_from(cells).ok())
+        let cells = self.chunks.variable_length(coords, offsets, data)?;
+        // Positions are moved as cells would be, counted from 1.
+        let numbers: Vec<u8> = (1..=cells.len() as u64).flat_map(u64::to_le_bytes).collect();
+        let moved = self.chunks.whole(coords, &numbers, &[0; 8], self.order)?;
+        let cell = |number: &[u8; 8]| {
+            let number = usize::try_from(u64::from_le_bytes(*number)).unwrap_or(0);
+            number.checked_sub(1).and_then(|number| cells.get(number)).copied().unwrap_or_default()
         };
-        if count(&extents) != Some(offsets.len()) {
-            return Err(invalid());
-        }
-        let mut start = 0;
-        let mut cells = alloc::with_capacity("text cells", offsets.len())?;
-        for end in offsets {
-            let range = usize::try_from(start).ok().zip(usize::try_from(*end).ok());
-            cells.push(range.and_then(|(start, end)| data.get(start..end)).ok_or_else(invalid)?);
-            start = *end;
-        }
         let mut out = Vec::new();
-        if extents.as_slice() == tile {
-            vlen::encode(cells.into_iter(), &mut out)?;
-        } else {
-            // Positions are moved as numbers of one byte each would be.
-            let len = count(tile).ok_or_else(|| Error::limit("a chunk", u64::MAX, usize::MAX as u64))?;
-            let numbers: Vec<u8> = (1..=cells.len() as u64).flat_map(u64::to_le_bytes).collect();
-            let mut moved = alloc::zeroed::<u8>("a chunk", len.saturating_mul(8))?;
-            copy_box(&numbers, &extents, tile, 8, self.order, &mut moved);
-            let cell = |number: &[u8; 8]| {
-                let number = usize::try_from(u64::from_le_bytes(*number)).unwrap_or(0);
-                number.checked_sub(1).and_then(|number| cells.get(number)).copied().unwrap_or_default()
-            };
-            vlen::encode(moved.as_chunks::<8>().0.iter().map(cell), &mut out)?;
-        }
+        vlen::encode(moved.as_chunks::<8>().0.iter().map(cell), &mut out)?;
         Ok(out)
-    }
-}
-
-/// Copies a box of cells to the start of a larger one, run by run along the fastest axis.
-fn copy_box(src: &[u8], extents: &[u64], tile: &[u64], size: usize, order: Order, dst: &mut [u8]) {
-    // Both fit: the boxes are in memory.
-    #[allow(clippy::cast_possible_truncation)]
-    let axes = |shape: &[u64]| -> Vec<usize> {
-        let axes = shape.iter().map(|n| *n as usize);
-        // Slowest axis first.
-        if order == Order::ColMajor { axes.rev().collect() } else { axes.collect() }
-    };
-    let (extents, tile) = (axes(extents), axes(tile));
-    let Some(run) = extents.last().map(|n| n * size).filter(|run| *run > 0) else { return };
-    let mut at: Vec<usize> = extents.iter().map(|_| 0).collect();
-    for cells in src.chunks_exact(run) {
-        let cell = at.iter().zip(&tile).fold(0, |linear, (at, n)| linear * n + at);
-        dst[cell * size..cell * size + run].copy_from_slice(cells);
-        for axis in (0..extents.len() - 1).rev() {
-            at[axis] += 1;
-            if at[axis] < extents[axis] {
-                break;
-            }
-            at[axis] = 0;
-        }
     }
 }
