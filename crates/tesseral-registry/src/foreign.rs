@@ -12,7 +12,7 @@ struct Foreign {
     advice: &'static str,
 }
 
-const FOREIGN: [Foreign; 7] = [
+const FOREIGN: [Foreign; 16] = [
     Foreign {
         magic: b"GRIB",
         extensions: &[".grib", ".grib1", ".grib2", ".grb", ".grb2"],
@@ -38,9 +38,57 @@ const FOREIGN: [Foreign; 7] = [
         advice: "this is a ZIP archive: unpack it; the members of an .npz file are .npy files, which can be read",
     },
     Foreign {
+        magic: b"PK\x03\x04",
+        extensions: &[".xlsx", ".xlsm", ".ods"],
+        advice: "this is a spreadsheet: save the sheet as CSV, or read it with the Python package pandas \
+                 (pandas.read_excel(source).to_csv(\"out.csv\", index=False))",
+    },
+    Foreign {
         magic: b"II*\0",
         extensions: &[".tif", ".tiff"],
-        advice: "this is a TIFF file: convert it to NetCDF with gdal_translate",
+        advice: "this is a TIFF file: convert it with GDAL (gdal_translate -of netCDF source out.nc), or open it with the Python package \
+                 rioxarray",
+    },
+    Foreign {
+        magic: b"MM\0*",
+        extensions: &[],
+        advice: "this is a TIFF file: convert it with GDAL (gdal_translate -of netCDF source out.nc), or open it with the Python package \
+                 rioxarray",
+    },
+    Foreign {
+        magic: b"MATLAB 5.0",
+        extensions: &[".mat"],
+        advice: "this is a Matlab file: read it with the Python package scipy (scipy.io.loadmat), or save it in Matlab with -v7.3, which is HDF5",
+    },
+    Foreign {
+        magic: b"SIMPLE  =",
+        extensions: &[".fits", ".fit"],
+        advice: "this is a FITS file: read it with the Python package astropy (astropy.io.fits) and write its arrays from there",
+    },
+    Foreign {
+        magic: b"BUFR",
+        extensions: &[".bufr"],
+        advice: "this is a BUFR file: read it with the Python package pdbufr as a data frame and write it as CSV",
+    },
+    Foreign {
+        magic: b"SQLite format 3\0",
+        extensions: &[".sqlite", ".db"],
+        advice: "this is an SQLite database: export a table as CSV (sqlite3 -header -csv source 'select * from t' > out.csv)",
+    },
+    Foreign {
+        magic: b"\x1f\x8b",
+        extensions: &[".gz", ".tgz"],
+        advice: "this is a file compressed by gzip: unpack it with gunzip first",
+    },
+    Foreign {
+        magic: b"BZh",
+        extensions: &[".bz2"],
+        advice: "this is a file compressed by bzip2: unpack it with bunzip2 first",
+    },
+    Foreign {
+        magic: b"\x28\xb5\x2f\xfd",
+        extensions: &[".zst"],
+        advice: "this is a file compressed by Zstandard: unpack it with unzstd first",
     },
     Foreign {
         magic: b"\x0e\x03\x13\x01",
@@ -59,7 +107,11 @@ pub(crate) fn advice(probe: &Probe<'_>) -> Option<Advice> {
     let name = probe.name.to_ascii_lowercase();
     let by_content = |foreign: &&Foreign| !foreign.magic.is_empty() && probe.head.starts_with(foreign.magic);
     let by_name = |foreign: &&Foreign| foreign.extensions.iter().any(|extension| name.ends_with(extension));
-    let found = FOREIGN.iter().find(by_content).or_else(|| FOREIGN.iter().find(by_name))?;
+    // Several kinds are archives of one kind.
+    let by_both = |foreign: &&Foreign| by_content(foreign) && by_name(foreign);
+    let mut found = FOREIGN.iter().find(by_both);
+    found = found.or_else(|| FOREIGN.iter().find(by_content));
+    let found = found.or_else(|| FOREIGN.iter().find(by_name))?;
     Some(Advice::Text(found.advice.into()))
 }
 
@@ -76,6 +128,10 @@ mod tests {
         assert!(words("x.csv", b"a,b").contains("table"));
         // The content counts more than the name.
         assert!(words("x.csv", b"PAR1").contains("Parquet"));
+        assert!(words("x.xlsx", b"PK\x03\x04").contains("spreadsheet"));
+        assert!(words("x.npz", b"PK\x03\x04").contains(".npy"));
+        assert!(words("x", b"MM\0*").contains("gdal_translate"));
+        assert!(words("x.mat", b"").contains("scipy"));
         assert_eq!(words("x.bin", b"????"), "");
     }
 }
