@@ -8,7 +8,7 @@ use crate::datatype::{Hdf5CellType, Problem};
 use crate::file::{File, HeapReader, has_references};
 
 /// Attributes by which NetCDF-4 and the dimension scale interface describe dimensions. They are not shown.
-const HIDDEN: [&str; 9] = [
+pub(crate) const HIDDEN: [&str; 9] = [
     "CLASS",
     "NAME",
     "DIMENSION_LIST",

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use crate::dataset::DatasetInfo;
 
 /// The beginning of the `NAME` of a scale without cells: a dimension that is not a variable.
-const NOT_A_VARIABLE: &str = "This is a netCDF dimension but not a netCDF variable";
+pub(crate) const NOT_A_VARIABLE: &str = "This is a netCDF dimension but not a netCDF variable";
 /// The beginning of the name of a variable that is not the coordinate of the dimension of the same name.
-const NOT_A_COORDINATE: &str = "_nc4_non_coord_";
+pub(crate) const NOT_A_COORDINATE: &str = "_nc4_non_coord_";
 
 /// A dimension of a dataset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

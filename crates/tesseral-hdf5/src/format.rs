@@ -1,16 +1,18 @@
-//! Detecting and describing HDF5 files.
+//! Implementation of [`Format`] for HDF5 files.
 
 use std::sync::Arc;
 
 use serde_json::json;
 use tesseral_core::{Attributes, Error, ErrorKind, Finding, HistoryRow, Result};
+use tesseral_format::convention::Holds;
 use tesseral_format::{
-    ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, Format, Groups, OpenOptions,
-    Probe, Sniff,
+    ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, CreateOptions, Format, Groups,
+    OpenOptions, OptionSet, Probe, Sniff, Writer,
 };
 use tesseral_store::Store;
 
 use crate::open::{OpenedFile, SIGNATURE};
+use crate::write::{self, Hdf5Writer};
 
 /// HDF5 files, among them NetCDF-4.
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,7 +79,7 @@ impl ContainerSource for Hdf5Container {
     }
 
     fn history(&self) -> &[HistoryRow] {
-        &[]
+        &self.opened.history
     }
 
     fn unread(&self) -> Vec<String> {
@@ -112,7 +114,19 @@ impl Format for Hdf5Format {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { many_arrays: true, attributes: true, ..Capabilities::default() }
+        Capabilities { create: true, many_arrays: true, attributes: true, ..Capabilities::default() }
+    }
+
+    /// The data model of NetCDF-4, which is smaller than that of HDF5: other programs read everything that is written.
+    fn holds(&self) -> Holds {
+        Holds {
+            cells: write::holds,
+            attribute: write::held,
+            container_attribute: write::held,
+            groups: true,
+            labels: 0,
+            ..Holds::DENSE
+        }
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Sniff {
@@ -128,6 +142,14 @@ impl Format for Hdf5Format {
 
     fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn ContainerSource>> {
         Ok(Arc::new(Hdf5Container::open(store, options)?))
+    }
+
+    fn create(&self, store: Arc<dyn Store>, options: &CreateOptions) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(Hdf5Writer::create(&store, options)?))
+    }
+
+    fn create_options(&self) -> &'static dyn OptionSet {
+        &write::OPTIONS
     }
 
     fn audit(

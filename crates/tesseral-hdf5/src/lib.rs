@@ -1,4 +1,4 @@
-//! HDF5 and NetCDF-4 files as read-only arrays.
+//! HDF5 and NetCDF-4 files, read and written as arrays.
 //!
 //! ```text
 //! file:    superblock │ object headers, heaps, B-trees, chunks …
@@ -18,6 +18,7 @@
 //! | `index` | where the chunks of a dataset are |
 //! | `filter` | filter pipelines |
 //! | `array` | plan and decode |
+//! | `write` | NetCDF-4 files, by our own structures (ADR 0036) |
 //!
 //! # Limitations
 //! - Compound datatypes other than complex numbers, references, virtual datasets and external files are `Unsupported`; they are
@@ -38,9 +39,11 @@ mod index;
 mod links;
 mod open;
 mod storage;
+mod write;
 
 /// The ID of the format.
 pub const ID: &str = "hdf5";
 
 pub use filter::decode_filters;
 pub use format::Hdf5Format;
+pub use write::NetCdf4Options;

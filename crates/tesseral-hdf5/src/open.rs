@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hdf5_reader::error::Error as ParserError;
 use hdf5_reader::group::Group;
-use tesseral_core::{Attributes, Error, ErrorKind, Result};
+use tesseral_core::{Attributes, Error, ErrorKind, HistoryRow, Result};
 use tesseral_format::{Groups, OpenOptions};
 use tesseral_store::{Store, StoreExt};
 
@@ -16,6 +16,7 @@ use crate::dimension::{self, NamedExtent, Scales};
 use crate::file::File;
 use crate::links;
 use crate::storage::MetadataStorage;
+use crate::write::history;
 
 /// The signature of a file.
 pub(crate) const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
@@ -42,6 +43,7 @@ pub(crate) struct OpenedFile {
     /// Dimensions by path.
     pub(crate) dims: Vec<(String, NamedExtent)>,
     pub(crate) unread: Vec<Unread>,
+    pub(crate) history: Vec<HistoryRow>,
 }
 
 /// Finds the offset of the signature.
@@ -66,6 +68,7 @@ struct GroupWalk<'a> {
     /// Addresses of groups that were entered: hard links can form cycles.
     entered: HashSet<u64>,
     objects: usize,
+    history: Vec<HistoryRow>,
 }
 
 impl GroupWalk<'_> {
@@ -78,7 +81,11 @@ impl GroupWalk<'_> {
             return Ok(());
         }
         let raw = group.raw_attributes().map_err(|e| self.file.error(e, "a group"))?;
-        let attributes = self.visible(path, ObjectAttributes::new(self.file, raw)?);
+        let attributes = ObjectAttributes::new(self.file, raw)?;
+        if depth == 0 {
+            self.history = attributes.hidden_text("_NCProperties").map(history).unwrap_or_default();
+        }
+        let attributes = self.visible(path, attributes);
         self.groups.insert(path.to_owned(), attributes);
         let mut inner = Vec::new();
         for member in links::members(self.file, group)? {
@@ -173,9 +180,10 @@ impl OpenedFile {
             unread: Vec::new(),
             entered: HashSet::new(),
             objects: 0,
+            history: Vec::new(),
         };
         walk.group("", &root, 0)?;
-        let GroupWalk { datasets, mut groups, unread, .. } = walk;
+        let GroupWalk { datasets, mut groups, unread, history, .. } = walk;
         let attributes = groups.shift_remove("").unwrap_or_default();
         let scales = Scales::new(datasets.iter().map(|(path, info)| (path.as_str(), info)));
         let mut opened = Self {
@@ -186,6 +194,7 @@ impl OpenedFile {
             groups,
             dims: Vec::new(),
             unread,
+            history,
         };
         for (path, info) in datasets {
             opened.add(&path, info, &scales)?;

@@ -5,10 +5,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tesseral_conformance::{Fixture, read_suite};
-use tesseral_core::{DType, ErrorKind, Result, Scalar, Selection, Value};
-use tesseral_format::{ColumnMut, ContainerSource, Format, OpenOptions, PlannedChunk, Request, Scratch};
-use tesseral_hdf5::Hdf5Format;
+use tesseral_conformance::{Fixture, WriteCase, read_suite, write_suite};
+use tesseral_core::{ArraySchema, CellLen, DType, ErrorKind, Result, Scalar, Selection, Value};
+use tesseral_format::{
+    ArraySpec, CodecSpec, ColumnData, ColumnMut, ContainerSource, CreateOptions, Format, FormatOptions,
+    OpenOptions, PlannedChunk, Request, Scratch,
+};
+use tesseral_hdf5::{Hdf5Format, NetCdf4Options};
 use tesseral_store::{MemoryStore, Store, StoreExt};
 
 const FILES: [&str; 3] = ["earliest.h5", "latest.h5", "netcdf4.nc"];
@@ -152,4 +155,117 @@ fn claimed_shapes_are_limited() {
     let request = |n: u64| Request::cells(Selection::all(&[n, n]), 0);
     let error = array.plan(&request(1 << 20)).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Limit { .. }), "{error}");
+}
+
+fn spec(name: &str, dtype: DType, shape: &[u64], chunk: &[u64], codecs: &[&str]) -> ArraySpec {
+    let mut spec = ArraySpec::raw(ArraySchema::dense(name, dtype, shape, chunk));
+    spec.codecs[0].extend(codecs.iter().map(|name| CodecSpec::new(*name)));
+    for (number, dim) in spec.schema.dims.iter_mut().enumerate() {
+        dim.name = format!("{name}_{number}").replace('/', "_");
+    }
+    spec
+}
+
+/// Contiguous and chunked, with filters and without, scalars, text, no cells, unlimited and unnamed dimensions, groups.
+fn specs() -> Vec<ArraySpec> {
+    let mut text = spec("texts", DType::Utf8, &[5], &[3], &["gzip"]);
+    text.schema.fields[0].cell = CellLen::Var;
+    let mut unnamed = spec("unnamed", DType::Int8, &[3, 2], &[3, 2], &[]);
+    unnamed.schema.dims[0].name.clear();
+    vec![
+        spec("a", DType::Float32, &[5, 3], &[3, 2], &["gzip"]),
+        spec("grows", DType::Int16, &[70, 3], &[1, 2], &["shuffle", "deflate", "fletcher32"]),
+        spec("empty", DType::Float64, &[0, 4], &[1, 4], &[]),
+        unnamed,
+        text,
+        spec("g/raw", DType::Float64, &[5, 4], &[5, 4], &[]),
+        spec("g/h/scalar", DType::UInt64, &[], &[], &["gzip"]),
+    ]
+}
+
+#[test]
+fn written_files_pass_the_suites() {
+    let options = NetCdf4Options { unlimited: vec!["grows_0".to_owned()] };
+    let options = CreateOptions { format: FormatOptions::new(options), ..CreateOptions::default() };
+    let case = WriteCase { options, ..WriteCase::new(specs(), 17) };
+    write_suite(&Hdf5Format, &case).unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+/// A dimension has one length in its group; a group around it can have another.
+#[test]
+fn dimensions_are_those_of_groups() {
+    let dims = |name: &str, extent: u64| {
+        let mut spec = spec(name, DType::Int8, &[extent], &[extent], &[]);
+        spec.schema.dims[0].name = "x".to_owned();
+        spec
+    };
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new("a.nc"));
+    let mut writer = Hdf5Format.create(Arc::clone(&store), &CreateOptions::default()).unwrap();
+    for (name, extent) in [("b", 3), ("g/x", 4), ("g/c", 4), ("h/d", 3), ("h/i/e", 5)] {
+        let number = writer.begin(&dims(name, extent)).unwrap();
+        let cells: Vec<u8> = (0..extent).map(|n| n as u8).collect();
+        let column = ColumnData::Fixed { values: &cells, validity: None };
+        let chunk = writer.encode(number, &[0], &[column], Vec::new(), &mut Scratch::default()).unwrap();
+        writer.push(number, chunk).unwrap();
+    }
+    assert!(matches!(writer.begin(&dims("a", 4)).unwrap_err().kind(), ErrorKind::Unsupported { .. }));
+    writer.commit().unwrap();
+    let container = Hdf5Format.open(store, &OpenOptions::default()).unwrap();
+    let found = container.details()["dimensions"].clone();
+    let found: Vec<(&str, u64)> = found
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|dim| (dim["name"].as_str().unwrap(), dim["length"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(found, [("x", 3), ("g/x", 4), ("h/i/x", 5)]);
+    for index in 0..container.len() {
+        assert_eq!(container.array(index).unwrap().schema().dims[0].name, "x");
+    }
+}
+
+#[test]
+fn what_netcdf_lacks_is_rejected_when_it_is_declared() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new("a.nc"));
+    let mut writer = Hdf5Format.create(store, &CreateOptions::default()).unwrap();
+    let mut nullable = spec("a", DType::Int8, &[3], &[3], &[]);
+    nullable.schema.fields[0].nullable = true;
+    let rejected = [
+        nullable,
+        spec("a", DType::Float16, &[3], &[3], &[]),
+        spec("a", DType::Int8, &[3], &[3], &["zstd"]),
+        spec("a", DType::Float64, &[1 << 31, 4], &[1 << 30, 1], &[]),
+        spec("_nc4_non_coord_a", DType::Int8, &[3], &[3], &[]),
+        spec("a//b", DType::Int8, &[3], &[3], &[]),
+    ];
+    for spec in rejected {
+        let error = writer.begin(&spec).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{error}");
+    }
+}
+
+/// Truncated and damaged files of our own are rejected or read without a panic.
+#[test]
+fn damaged_files_of_our_own_never_panic() {
+    let store = MemoryStore::new("folder/cells.h5");
+    let store: Arc<dyn Store> = Arc::new(store);
+    let mut writer = Hdf5Format.create(Arc::clone(&store), &CreateOptions::default()).unwrap();
+    let number = writer.begin(&spec("a", DType::Int16, &[70, 2], &[1, 2], &["gzip"])).unwrap();
+    for row in 0..70 {
+        let column = ColumnData::Fixed { values: &[1, 2, 3, row as u8], validity: None };
+        let coords = [row, 0];
+        let chunk = writer.encode(number, &coords, &[column], Vec::new(), &mut Scratch::default()).unwrap();
+        writer.push(number, chunk).unwrap();
+    }
+    writer.commit().unwrap();
+    let whole = store.read("", 0..store.len("").unwrap()).unwrap();
+    assert_eq!(read_all(&whole).unwrap(), 280);
+    for len in (0..whole.len()).step_by(61) {
+        assert!(open(&whole[..len]).is_err(), "{len}");
+    }
+    for at in (0..whole.len()).step_by(11) {
+        let mut damaged = whole.to_vec();
+        damaged[at] ^= 0x41;
+        let _ = read_all(&damaged);
+    }
 }

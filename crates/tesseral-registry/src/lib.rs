@@ -171,11 +171,12 @@ mod tests {
         assert_eq!(id("a.b/folder").unwrap(), "tiledb");
         assert_eq!(id("folder.tdb").unwrap(), "tiledb");
         assert_eq!(id("folder.zarr").unwrap(), "zarr");
+        assert_eq!(id("a.tet.nc").unwrap(), "hdf5");
     }
 
     #[test]
     fn unknown_extensions_are_errors_that_list_the_known_ones() {
-        for name in ["b.tiff", "b.v2", "a.npy", "a.tet.nc"] {
+        for name in ["b.tiff", "b.v2", "a.npy", "a.nc.x"] {
             let error = of_output(Path::new(name)).unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{name}");
             let Some(Advice::NameFormat { extensions }) = error.advice() else { panic!("{error:?}") };

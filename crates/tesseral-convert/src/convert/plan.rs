@@ -187,7 +187,7 @@ impl ConvertPlan {
         Ok(Self { format, arrays, cells, tables, attributes, groups, create, threads })
     }
 
-    /// Requested codecs, else those of the source; codecs that the target lacks become zstd or raw.
+    /// Requested codecs, else those of the source; codecs that the target lacks become zstd, gzip or raw.
     fn choose_codecs(&mut self, options: &ConvertOptions, lossy: &[&str]) {
         let (format, create) = (self.format, self.create.clone());
         let chosen = |schema: &ArraySchema,
@@ -198,17 +198,19 @@ impl ConvertPlan {
                 return vec![codecs.clone(); schema.fields.len()];
             }
             let own: Vec<Vec<CodecSpec>> = sources.iter().map(|field| lasting(field, lossy)).collect();
-            let zstd = own
-                .iter()
-                .map(|c| if c.is_empty() { Vec::new() } else { vec![CodecSpec::new("zstd")] })
-                .collect();
+            let instead = |name: &str| -> Vec<Vec<CodecSpec>> {
+                let one =
+                    |c: &Vec<CodecSpec>| if c.is_empty() { Vec::new() } else { vec![CodecSpec::new(name)] };
+                own.iter().map(one).collect()
+            };
+            let (zstd, gzip) = (instead("zstd"), instead("gzip"));
             let fits = |codecs: &Vec<Vec<CodecSpec>>| {
                 let spec = ArraySpec { schema: schema.clone(), codecs: codecs.clone(), text };
                 let store = Arc::new(MemoryStore::new("a rehearsal"));
                 convention::create(format, store, &create).and_then(|mut writer| writer.begin(&spec)).is_ok()
             };
             let raw = vec![Vec::new(); schema.fields.len()];
-            [own, zstd].into_iter().find(fits).unwrap_or(raw)
+            [own, zstd, gzip].into_iter().find(fits).unwrap_or(raw)
         };
         for planned in &mut self.arrays {
             if let Some(bound) = &planned.bound {

@@ -13,7 +13,7 @@ fn reduce(sum: u32) -> u32 {
 }
 
 /// Computes the checksum. An odd last byte is the high half of a word.
-fn checksum(data: &[u8]) -> u32 {
+pub(crate) fn checksum(data: &[u8]) -> u32 {
     let (mut low, mut high) = (0_u32, 0_u32);
     for block in data.chunks(2 * BLOCK) {
         for word in block.chunks(2) {

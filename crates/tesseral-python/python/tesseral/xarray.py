@@ -20,7 +20,7 @@ from ._container import Container, open as open_container
 from ._coords import along
 from ._errors import NotFoundError, UnsupportedError
 
-__all__ = ["TesseralAccessor", "TesseralBackendEntrypoint", "to_tet", "to_tgm", "to_tiledb", "write"]
+__all__ = ["TesseralAccessor", "TesseralBackendEntrypoint", "to_netcdf", "to_tet", "to_tgm", "to_tiledb", "write"]
 
 # The name of an object of a message: its numbers.
 _OBJECT = re.compile(r"\d+/\d+")
@@ -407,6 +407,11 @@ def to_tiledb(data: xr.Dataset | xr.DataArray | xr.DataTree, path: str | os.Path
     write(data, path, "tiledb", **options)
 
 
+def to_netcdf(data: xr.Dataset | xr.DataArray | xr.DataTree, path: str | os.PathLike[str], **options: Any) -> None:
+    """Writes NetCDF-4: `data.tesseral.to_netcdf(path)`."""
+    write(data, path, "hdf5", **options)
+
+
 class TesseralAccessor:
     """`data.tesseral` of a Dataset, DataArray or DataTree: writes it so that opening the result gives an identical object.
 
@@ -434,6 +439,10 @@ class TesseralAccessor:
     def to_tiledb(self, path: str | os.PathLike[str], **options: Any) -> None:
         """Writes TileDB."""
         to_tiledb(self._data, path, **options)
+
+    def to_netcdf(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Writes NetCDF-4."""
+        to_netcdf(self._data, path, **options)
 
 
 for register in (xr.register_dataset_accessor, xr.register_dataarray_accessor, xr.register_datatree_accessor):
