@@ -8,7 +8,9 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-CRATES = ["core", "codec", "store", "format", "tet", "tensogram", "tiledb", "npy", "zarr", "engine", "registry", "dataset", "query", "convert", ""]
+#: Not reached by bytes of a file: programs, and the suite of tests.
+APART = {"tesseral-cli", "tesseral-python", "tesseral-conformance"}
+CRATES = sorted(path.name for path in (ROOT / "crates").iterdir() if path.name not in APART)
 TABLE = Path(__file__).with_name("allocations.txt")
 #: Written for tests, though not all of it is compiled for them alone.
 TESTS = re.compile(r"/(tests?|testing)(/|\.rs$)|/round_trips\.rs$|/kernel/testing\.rs$")
@@ -48,7 +50,7 @@ def size_of(start, inner):
 def found():
     """Every allocation by a size that is not evidently bounded: file, and the size without spaces."""
     for crate in CRATES:
-        folder = ROOT / "crates" / f"tesseral-{crate}".rstrip("-") / "src"
+        folder = ROOT / "crates" / crate / "src"
         for path in sorted(folder.rglob("*.rs")):
             name = str(path.relative_to(ROOT))
             if TESTS.search(name) or name == "crates/tesseral-core/src/alloc.rs":

@@ -23,6 +23,8 @@ use crate::index::{ChunkIndex, ChunkLocation};
 
 /// Least number of bytes that an unwritten chunk counts as.
 const UNWRITTEN_COST: u64 = 1024;
+/// Longest cell in bytes that is known without decoding. A datatype can claim cells of 4 GiB.
+const LONGEST_CONSTANT: usize = 64 << 10;
 
 /// The array of a dataset.
 #[derive(Debug)]
@@ -212,15 +214,17 @@ impl Hdf5Array {
         }
     }
 
-    /// A cell of the fill value in native byte order.
-    fn fill_cell(&self) -> Vec<u8> {
-        let mut cell =
-            self.schema.fields[0].fill.as_ref().map_or_else(Vec::new, |fill| fill.bytes().to_vec());
-        cell.resize(self.cell.size, 0);
-        if cfg!(target_endian = "big") {
-            cell.chunks_exact_mut(self.cell.dtype.word().max(1)).for_each(<[u8]>::reverse);
+    /// Writes the fill value to every cell, in native byte order.
+    fn fill(&self, values: &mut [u8]) {
+        let stored = self.schema.fields[0].fill.as_ref().map_or(&[][..], |fill| fill.bytes());
+        for cell in values.chunks_exact_mut(self.cell.size.max(1)) {
+            let (start, rest) = cell.split_at_mut(stored.len().min(cell.len()));
+            start.copy_from_slice(&stored[..start.len()]);
+            rest.fill(0);
+            if cfg!(target_endian = "big") {
+                cell.chunks_exact_mut(self.cell.dtype.word().max(1)).for_each(<[u8]>::reverse);
+            }
         }
-        cell
     }
 
     /// Decodes references into `out` and appends the values they point to.
@@ -267,8 +271,7 @@ impl Hdf5Array {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let Some(mask) = self.written(chunk) else {
-            let fill = self.fill_cell();
-            values.chunks_exact_mut(fill.len()).for_each(|cell| cell.copy_from_slice(&fill));
+            self.fill(values);
             return Ok(());
         };
         let bytes = |cell: u64| usize::try_from(cell.saturating_mul(self.cell.size as u64)).ok();
@@ -338,7 +341,12 @@ impl ArraySource for Hdf5Array {
     }
 
     fn constant(&self, chunk: &PlannedChunk, _column: Column) -> Option<Vec<u8>> {
-        (self.written(chunk).is_none() && self.cell.cell != CellLen::Var).then(|| self.fill_cell())
+        let known = self.written(chunk).is_none() && self.cell.cell != CellLen::Var;
+        (known && self.cell.size <= LONGEST_CONSTANT).then(|| {
+            let mut cell = vec![0; self.cell.size];
+            self.fill(&mut cell);
+            cell
+        })
     }
 
     fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
