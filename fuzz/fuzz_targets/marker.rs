@@ -31,5 +31,5 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         let request = Request { columns: vec![Column::Field(0)], ..Request::cells(Selection::all(&shape), 0) };
         let _ = array.plan(&request);
     }
-    let _ = convention::labelled(array, Vec::new());
+    let _ = convention::labeled(array, Vec::new());
 });

@@ -1,13 +1,17 @@
 """Library crates name no command-line flag or command, and no format outside its crate and the registry, in any string."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERFACES = {"tesseral-cli", "tesseral-python"}
-FORMATS = {"tesseral-tet", "tesseral-tensogram", "tesseral-tiledb", "tesseral-npy", "tesseral-zarr"}
+#: The optional dependencies of the registry.
+FORMATS = {
+    name for name, options in tomllib.loads((ROOT / "crates/tesseral-registry/Cargo.toml").read_text())["dependencies"].items() if options.get("optional")
+}
 #: Crates that may name formats: the registry, and the suite that runs all of them.
 NAMING = {"tesseral-registry", "tesseral-conformance"}
 TOKEN = re.compile(
@@ -22,7 +26,7 @@ TOKEN = re.compile(
 )
 FLAG = re.compile(r"(?<![\w.-])--[a-z][a-z-]*|(?<=[\s`(])-[a-zA-Z](?![\w-])")
 COMMAND = re.compile(r"(?<![.\w/-])tet [a-z]+")
-FORMAT_NAME = re.compile(r"tiledb|tensogram|\.tgm\b|\.tet\b|^tet$|^npy$|\.npy\b|^zarr$|\.zarr\b|tetration", re.I)
+FORMAT_NAME = re.compile(r"tiledb|tensogram|\.tgm\b|\.tet\b|^tet$|^npy$|\.npy\b|^zarr$|\.zarr\b|tetration|hdf5|netcdf|\.nc\b|\.h5\b", re.I)
 
 
 def without_tests(text: str) -> str:
@@ -64,6 +68,10 @@ def violations(paths: list[Path], *patterns: re.Pattern[str]) -> list[str]:
     ]
 
 
+def test_formats_are_known():
+    assert len(FORMATS) >= 7 and all((ROOT / "crates" / name).is_dir() for name in FORMATS)
+
+
 def test_libraries_name_no_flag_or_command():
     assert not violations(sources(formats=True), FLAG, COMMAND)
 
@@ -71,13 +79,13 @@ def test_libraries_name_no_flag_or_command():
 def test_formats_are_named_by_their_crates_and_the_registry_alone():
     paths = sources(formats=False)
     assert not violations(paths, FORMAT_NAME)
-    crates = re.compile(r"\b(?:use |::)?(?:tesseral_tet|tesseral_tensogram|tesseral_tiledb|tesseral_npy|tesseral_zarr)\b")
+    crates = re.compile(rf"\b(?:{'|'.join(sorted(FORMATS)).replace('-', '_')})\b")
     named = [str(path.relative_to(ROOT)) for path in paths if crates.search(without_tests(path.read_text()))]
     assert not named
 
 
 def test_interfaces_compare_no_format_ids():
-    ids = "tensogram|tiledb|tet"
+    ids = "|".join(sorted(name.removeprefix("tesseral-") for name in FORMATS))
     named = re.compile(rf"""[=!]= "(?:{ids})"|\bformat\s*=\s*"(?:{ids})"|(?<!import )"(?:tensogram|tiledb)",? """)
     rust = [path for crate in sorted(INTERFACES) for path in sorted((ROOT / "crates" / crate / "src").rglob("*.rs"))]
     # Functions of these two are named after formats.

@@ -7,16 +7,11 @@ from support import ROOT
 
 GLOSSARY = ROOT / "docs/glossary.md"
 
-#: What is checked: globs below the root. Extend this list as further trees are cleaned.
+#: What is checked: globs below the root.
 CHECKED = [
     "*.md", "*.toml", "docs/**/*.md", "docs/schemas/*.json", "scripts/*", "examples/*.py", ".github/**/*.md", ".github/**/*.yml",
-    "tests/**/*.py", "bench/*.py", "bench/compare", "crates/*/examples/**/*.rs",
-    "bench/src/*.rs", "bench/peers/src/*.rs", "fuzz/src/*.rs", "fuzz/fuzz_targets/*.rs", "crates/tesseral-codec/**/*.rs", "crates/tesseral-npy/**/*.rs",
-    "crates/tesseral-conformance/**/*.rs", "crates/tesseral-engine/**/*.rs",
-    "crates/tesseral-tensogram/**/*.rs", "crates/tesseral-tet/**/*.rs", "crates/tesseral-store/**/*.rs",
-    "crates/tesseral-tiledb/**/*.rs", "crates/tesseral-core/**/*.rs", "crates/tesseral-cli/**/*.rs",
-    "crates/tesseral/**/*.rs", "crates/tesseral-dataset/**/*.rs", "crates/tesseral-convert/**/*.rs", "crates/tesseral-query/**/*.rs",
-    "crates/tesseral-registry/**/*.rs", "crates/tesseral-format/**/*.rs", "crates/tesseral-python/src/*.rs", "crates/tesseral-python/python/**/*.py", "crates/tesseral-python/python/**/*.pyi",
+    "tests/**/*.py", "bench/*.py", "bench/compare", "bench/src/*.rs", "bench/peers/src/*.rs", "fuzz/src/*.rs", "fuzz/fuzz_targets/*.rs",
+    "crates/**/*.rs", "crates/**/*.py", "crates/**/*.pyi",
 ]
 #: Files that must contain the phrases: the list itself, its test, and data with names of other projects.
 EXEMPT = {"docs/glossary.md", "tests/python/test_vocabulary.py", "typos.toml"}
@@ -80,8 +75,12 @@ def test_other_words_are_not_found(sample):
 
 def test_no_phrase_occurs():
     found = []
+    # One pass over texts without any phrase, which is all of them.
+    any_phrase = re.compile("|".join(pattern.pattern for pattern, _ in phrases().values()), re.I)
     for path in checked():
         text = prose(path)
+        if not any_phrase.search(text):
+            continue
         for phrase, (pattern, instead) in phrases().items():
             for match in pattern.finditer(text):
                 line = text.count("\n", 0, match.start()) + 1

@@ -16,7 +16,7 @@ const STYLES: Styles = Styles::styled()
     .placeholder(AnsiColor::Cyan.on_default());
 
 const AFTER_HELP: &str = "\
-`tet SOURCE` alone is `tet info SOURCE`. A source is a file or folder of any known format, recognised by its content.
+`tet SOURCE` alone is `tet info SOURCE`. A source is a file or folder of any known format, recognized by its content.
 
 Selections, one argument per dimension (its name, or its number from 0):
   dim=a:b[:step]   positions, half-open; negative ones count from the end

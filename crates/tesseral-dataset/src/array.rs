@@ -76,7 +76,7 @@ impl Array {
         self.pending = rest;
         labels.retain(|(d, labels)| Some(labels.labels.len() as u64) == self.schema().dims[*d].extent);
         if !labels.is_empty() {
-            self.handle = self.handle.with_source(|source| convention::labelled(source, labels));
+            self.handle = self.handle.with_source(|source| convention::labeled(source, labels));
         }
         Ok(self)
     }

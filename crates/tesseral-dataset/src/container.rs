@@ -334,7 +334,7 @@ impl Container {
     /// # Errors
     /// As [`array_at`](Self::array_at).
     pub fn lazy_array(&self, index: usize) -> Result<Array> {
-        let array = self.unlabelled(index)?;
+        let array = self.unlabeled(index)?;
         let pending = PendingLabels::new(self, index, &array);
         Ok(array.with_pending(pending))
     }
@@ -374,7 +374,7 @@ impl Container {
     }
 
     /// Returns an array with only its stored labels.
-    pub(crate) fn unlabelled(&self, index: usize) -> Result<Array> {
+    pub(crate) fn unlabeled(&self, index: usize) -> Result<Array> {
         self.execution.cancel.check()?;
         let handle = Handle::new(&*self.inner, index, self.digests)?.with_limits(self.limits);
         let handle = match &self.reopen {

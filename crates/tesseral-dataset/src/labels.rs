@@ -84,7 +84,7 @@ impl PendingLabels {
                 continue;
             }
             let open = || {
-                let array = self.container.unlabelled(own)?.physical();
+                let array = self.container.unlabeled(own)?.physical();
                 match small && bytes(&array) > EAGER {
                     true => Err(Error::limit("labels", bytes(&array), EAGER)),
                     false => Ok(array),

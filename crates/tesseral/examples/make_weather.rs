@@ -36,8 +36,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         fill(region, cells, |t, y, x| tenths_of_mm(t, y, x).to_ne_bytes());
         Ok(())
     })?;
-    let metres: Vec<u8> = STATIONS.iter().flat_map(|(_, metres)| metres.to_ne_bytes()).collect();
-    session.write(elevation, &metres)?;
+    let meters: Vec<u8> = STATIONS.iter().flat_map(|(_, meters)| meters.to_ne_bytes()).collect();
+    session.write(elevation, &meters)?;
     let (op, source, at) = ("write".to_owned(), "make_weather".to_owned(), "1704067200".to_owned());
     session.add_history(HistoryRow { op, source, at, ..HistoryRow::default() })?;
     Ok(session.commit()?)

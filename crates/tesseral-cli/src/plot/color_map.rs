@@ -18,7 +18,7 @@ impl ColorMap {
         };
         // This map goes from light to dark.
         let place = if self == Self::Greys { 1.0 - place } else { place };
-        let colour = map.eval_continuous(place.clamp(0.0, 1.0));
-        [colour.r, colour.g, colour.b]
+        let color = map.eval_continuous(place.clamp(0.0, 1.0));
+        [color.r, color.g, color.b]
     }
 }

@@ -89,7 +89,7 @@ fn point(picture: &Picture, row: usize, col: usize, rows: usize, cols: usize) ->
     }
 }
 
-fn colour(picture: &Picture, color_map: ColorMap, point: Point) -> Option<[u8; 3]> {
+fn color(picture: &Picture, color_map: ColorMap, point: Point) -> Option<[u8; 3]> {
     match point {
         Point::Value(v) => Some(color_map.at(picture.normalize(v))),
         Point::NotFinite => Some(NOT_FINITE),
@@ -98,8 +98,8 @@ fn colour(picture: &Picture, color_map: ColorMap, point: Point) -> Option<[u8; 3
 }
 
 fn half_block(out: &mut String, picture: &Picture, color_map: ColorMap, upper: Point, lower: Option<Point>) {
-    let upper = colour(picture, color_map, upper);
-    let lower = lower.and_then(|point| colour(picture, color_map, point));
+    let upper = color(picture, color_map, upper);
+    let lower = lower.and_then(|point| color(picture, color_map, point));
     let _ = match (upper, lower) {
         (Some([r, g, b]), Some([x, y, z])) => write!(out, "\x1b[38;2;{r};{g};{b};48;2;{x};{y};{z}m▀"),
         (Some([r, g, b]), None) => write!(out, "\x1b[0;38;2;{r};{g};{b}m▀"),

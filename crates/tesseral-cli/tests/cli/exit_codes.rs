@@ -102,15 +102,15 @@ fn errors_have_hints() {
 #[test]
 fn colors_are_used_only_if_requested() {
     let source = fixture("labels_v1.tet");
-    let coloured = |arguments: &[&str]| tet(arguments).stdout.contains(&0x1b);
-    assert!(!coloured(&["info", &source]));
-    assert!(coloured(&["info", &source, "--color", "always"]));
-    assert!(!coloured(&["info", &source, "--color", "never"]));
-    let told = |choice: &str| {
+    let colored = |arguments: &[&str]| tet(arguments).stdout.contains(&0x1b);
+    assert!(!colored(&["info", &source]));
+    assert!(colored(&["info", &source, "--color", "always"]));
+    assert!(!colored(&["info", &source, "--color", "never"]));
+    let colored_errors = |choice: &str| {
         let done = command().args(["info", "no-such-file", "--color", choice]).output().unwrap();
         done.stderr.contains(&0x1b)
     };
-    assert!(told("always") && !told("auto"));
+    assert!(colored_errors("always") && !colored_errors("auto"));
 }
 
 #[test]

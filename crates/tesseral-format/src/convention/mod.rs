@@ -73,8 +73,8 @@ pub struct AxisLabels {
 }
 
 /// Adds labels to the dimensions of an array.
-pub fn labelled(source: Arc<dyn ArraySource>, labels: Vec<(usize, AxisLabels)>) -> Arc<dyn ArraySource> {
-    source::ModelArray::labelled(source, labels)
+pub fn labeled(source: Arc<dyn ArraySource>, labels: Vec<(usize, AxisLabels)>) -> Arc<dyn ArraySource> {
+    source::ModelArray::labeled(source, labels)
 }
 
 /// Parts of the data model that a format supports natively.

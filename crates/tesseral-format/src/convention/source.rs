@@ -30,7 +30,7 @@ pub(super) struct ModelArray {
 }
 
 impl ModelArray {
-    pub(super) fn labelled(
+    pub(super) fn labeled(
         inner: Arc<dyn ArraySource>,
         labels: Vec<(usize, AxisLabels)>,
     ) -> Arc<dyn ArraySource> {

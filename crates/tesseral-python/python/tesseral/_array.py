@@ -350,14 +350,14 @@ class Array:
         `where` is a condition, `"temperature > 5 and name in ('a', 'b')"`; dimensions are selected by a coordinate or a slice with
         both ends included. Rows are sorted by the dimensions unless `sort=False`.
         """
-        return _rows.labelled(self, self._view.rows(_rows.asked(self, where, columns, sort, dims)))
+        return _rows.labeled(self, self._view.rows(_rows.asked(self, where, columns, sort, dims)))
 
     def cell_batches(
         self, where: str | None = None, columns: Sequence[str] | None = None, *, sort: bool = True, **dims: Any
     ) -> Iterator[_rows.Columns]:
         """As `cells`, in batches within the memory limit."""
         batches = self._view.row_batches(_rows.asked(self, where, columns, sort, dims))
-        return (_rows.labelled(self, batch) for batch in batches)
+        return (_rows.labeled(self, batch) for batch in batches)
 
     def to_pandas(self, where: str | None = None, columns: Sequence[str] | None = None, *, sort: bool = True, **dims: Any) -> Any:
         """As `cells`, as a pandas data frame."""

@@ -64,7 +64,7 @@ def _positions(array: Array, known: list[str], chosen: dict[str, Any]) -> list[s
     return selection
 
 
-def labelled(array: Array, columns: Columns) -> Columns:
+def labeled(array: Array, columns: Columns) -> Columns:
     """Replaces positions of labeled dimensions by their labels."""
     if array.sparse:
         return columns
