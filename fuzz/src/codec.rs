@@ -5,10 +5,10 @@ use tesseral_codec::bitset::{rle, roaring};
 use tesseral_codec::filter::{Chain, ElementKind, Filter, FilterContext, FilterElement};
 use tesseral_codec::packing::SimplePacking;
 use tesseral_codec::zfp::Mode;
-use tesseral_codec::{Contexts, aec, bitshuffle, blosc2, lz4, shuffle, sz3, zfp, zstd};
+use tesseral_codec::{Contexts, aec, bitshuffle, blosc2, lz4, lzma, shuffle, sz3, zfp, zstd};
 
 /// The codecs that the first byte selects from, by name.
-pub const NAMES: [&str; 15] = [
+pub const NAMES: [&str; 16] = [
     "zstd",
     "lz4",
     "szip",
@@ -24,6 +24,7 @@ pub const NAMES: [&str; 15] = [
     "filters_signed",
     "filters_unsigned",
     "filters_text",
+    "lzma",
 ];
 
 /// The number of codecs.
@@ -100,6 +101,7 @@ pub fn exercise(data: &[u8]) {
         8 => drop(sz3::decode_into(src, &mut dst, &mut contexts)),
         9 => drop(shuffle::decode_into(src, a, &mut vec![0; src.len()])),
         10 => bitshuffle::decode_into(src, a + 1, &mut vec![0; src.len()]),
+        15 => drop(lzma::decode_into(src, lzma::LzmaContainer::Auto, &mut dst)),
         _ => filters(kind % KINDS, a, b, c, src, &mut dst, &mut contexts),
     }
 }

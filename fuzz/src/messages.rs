@@ -12,7 +12,8 @@ use tesseral_tensogram::{
     encode_message, scan, scan_backward, scan_with_report, validate_buffer,
 };
 
-const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
+const LIMITS: Limits =
+    Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
 
 /// Bytes that decide how an input is used, from its own hash, so that fixtures can be used as inputs unchanged.
 pub fn choice(input: &[u8]) -> [u8; 4] {

@@ -68,7 +68,9 @@ fn open(format: &dyn Format, file: &[u8]) {
                 assert!(part.offset + part.len <= file.len() as u64, "planned bytes outside the file");
                 container.store().read("", part.offset..part.offset + part.len)
             });
-            let Ok(parts) = parts.collect::<Result<Vec<_>, _>>() else { panic!("planned bytes are not readable") };
+            let Ok(parts) = parts.collect::<Result<Vec<_>, _>>() else {
+                panic!("planned bytes are not readable")
+            };
             let (mut values, mut offsets, mut data) = (Vec::new(), Vec::new(), Vec::new());
             let out = match array.schema().fields[0].cell_size() {
                 Some(size) => {
@@ -77,7 +79,8 @@ fn open(format: &dyn Format, file: &[u8]) {
                 }
                 None => ColumnMut::Var { offsets: &mut offsets, data: &mut data, validity: None },
             };
-            let _ = array.decode(chunk, Column::Field(0), &parts, 0..chunk.cells, out, &mut Scratch::default());
+            let _ =
+                array.decode(chunk, Column::Field(0), &parts, 0..chunk.cells, out, &mut Scratch::default());
         }
     }
 }

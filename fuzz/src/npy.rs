@@ -7,7 +7,8 @@ use tesseral_format::{AuditOptions, Column, ColumnMut, Format, OpenOptions, Requ
 use tesseral_npy::NpyFormat;
 use tesseral_store::{MemoryStore, Store, StoreExt};
 
-const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
+const LIMITS: Limits =
+    Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
 
 /// Opens, audits, plans and decodes a file.
 pub fn open(file: &[u8]) {

@@ -7,9 +7,10 @@ use tesseral_format::{
     AuditOptions, Column, ColumnMut, ContainerSource, Format, OpenOptions, Request, Scratch, Uncovered,
 };
 use tesseral_store::{MemoryStore, Store, StoreExt};
-use tesseral_tet::{TetSummary, TetFormat};
+use tesseral_tet::{TetFormat, TetSummary};
 
-const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
+const LIMITS: Limits =
+    Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
 
 fn read(container: &dyn ContainerSource, file: &[u8]) {
     let mut scratch = Scratch::default();

@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use tesseral::query::{Document, Plan, QueryOptions};
-use tesseral_store::{MemoryStore, Store};
 use tesseral::{Array, ContainerSource, Open, as_of, condition, parse_codecs};
+use tesseral_store::{MemoryStore, Store};
 
 /// Arrays to select from: labels and dates, integer domains, strings and sparse cells, enumerated fields.
 fn sources() -> &'static [ContainerSource] {

@@ -7,12 +7,12 @@ use std::sync::{Arc, OnceLock};
 
 use tesseral_codec::Contexts;
 use tesseral_codec::filter::{Chain, FilterContext};
-use tesseral_core::{Attributes, Limits};
 use tesseral_conformance::oracle::{Dense, Sparse};
+use tesseral_core::Cursor;
+use tesseral_core::{Attributes, Limits};
 use tesseral_format::{AuditOptions, Format, OpenOptions};
 use tesseral_store::{MemoryStore, Store};
 use tesseral_tiledb::TileDbFormat;
-use tesseral_core::Cursor;
 use tesseral_tiledb::wire::datatype::Datatype;
 use tesseral_tiledb::wire::generic_tile::GenericTile;
 use tesseral_tiledb::wire::schema::Schema;
@@ -20,7 +20,8 @@ use tesseral_tiledb::wire::{
     condition, consolidated_footers, enumeration, footer, group, metadata, pipeline, rtree, section,
 };
 
-const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
+const LIMITS: Limits =
+    Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
 const RULES: FilterContext<'static> = FilterContext { version: 22, verify: true, key: None };
 
 /// The unfiltered bytes of a generic tile.

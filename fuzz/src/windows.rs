@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use tesseral_store::Store;
 use tesseral::{Array, Limits, Open, Options, Selection, Slice, StatSet};
+use tesseral_store::Store;
 
-const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
+const LIMITS: Limits =
+    Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
 const MEMORY: u64 = 4 << 20;
 
 /// Opens a store and reads windows selected by `choice`, with and without checksum verification.

@@ -64,6 +64,8 @@ def v2_codec(rng, dtype):
         numcodecs.Zlib(level=1),
         numcodecs.BZ2(level=1),
         numcodecs.LZ4(),
+        numcodecs.LZMA(preset=1),
+        numcodecs.LZMA(format=2, preset=0),
         *(
             numcodecs.Blosc(cname=name, clevel=5, shuffle=shuffle)
             for name in ("lz4", "zstd", "blosclz", "zlib", "lz4hc")
@@ -73,6 +75,10 @@ def v2_codec(rng, dtype):
     filters = None
     if kind in "iu" and rng.random() < 0.4:
         filters = [numcodecs.Delta(dtype=dtype)]
+    elif kind in "iu" and np.dtype(dtype).itemsize < 8 and rng.random() < 0.4:
+        filters = [numcodecs.AsType(encode_dtype=f"{kind}8", decode_dtype=dtype)]
+    elif kind == "b" and rng.random() < 0.7:
+        filters = [numcodecs.PackBits()]
     elif kind in "iuf" and rng.random() < 0.3:
         filters = [numcodecs.Shuffle(elementsize=np.dtype(dtype).itemsize)]
     elif rng.random() < 0.2:
@@ -176,9 +182,16 @@ def test_what_is_not_supported_is_refused_by_name(tmp_path):
     root = zarr.open_group(tmp_path / "x.zarr", mode="w", zarr_format=2)
     root.create_array("good", data=np.arange(3))
     root.create_array("pairs", shape=(2,), chunks=(2,), dtype=[("a", "<i4"), ("b", "<f4")])
-    root.create_array("packed", shape=(8,), chunks=(8,), dtype=bool, filters=[numcodecs.PackBits()])
+    root.create_array("packed", shape=(8,), chunks=(8,), dtype="f8", filters=[numcodecs.Fletcher32()])
+    path = tmp_path / "x.zarr"
+    plain = json.loads((path / "good/.zarray").read_text())
+    named = {"texts": {"id": "json2"}, "objects": {"id": "msgpack2"}, "pickled": {"id": "pickle"}, "small": {"id": "zfpy"}, "coded": {"id": "pcodec"}}
+    for name, codec in named.items():
+        (path / name).mkdir()
+        kind = "|O" if name in ("texts", "objects", "pickled") else "<f8"
+        (path / name / ".zarray").write_text(json.dumps(plain | {"dtype": kind, "filters": [codec], "fill_value": 0 if kind == "<f8" else None}))
     assert raw(tmp_path / "x.zarr", "good") == np.arange(3).tobytes()
-    for name, word in [("pairs", "structured"), ("packed", "packbits")]:
+    for name, word in [("pairs", "structured"), ("packed", "fletcher32"), *((name, codec["id"]) for name, codec in named.items())]:
         done = subprocess.run([TET, "cat", tmp_path / "x.zarr", name], capture_output=True, text=True)
         assert done.returncode == 7 and word in done.stderr, done.stderr
     tet("cat", tmp_path / "x.zarr", "other", code=3)
@@ -233,6 +246,97 @@ def test_written_chunks_are_checked(tmp_path, codec):
     chunk.write_bytes(damaged)
     tet("verify", tmp_path / "out.zarr", code=1)
     tet("cat", tmp_path / "out.zarr", "t", code=5)
+
+
+CODECS = ["raw", "zstd:1", "gzip:9", "zlib", "bz2:3", "lz4", "shuffle+lz4", "transpose+zstd", "delta+zlib"] + [
+    f"blosc:{level}:cname={name}:shuffle={shuffle}"
+    for name, level in (("lz4", 5), ("zstd", 3), ("blosclz", 9), ("zlib", 1), ("lz4hc", 0))
+    for shuffle in ("noshuffle", "shuffle", "bitshuffle")
+]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_written_codecs_and_shards_are_read_by_the_reference(tmp_path, seed):
+    rng = random.Random(seed)
+    draw = np.random.default_rng(seed)
+    root = zarr.open_group(tmp_path / "in.zarr", mode="w", zarr_format=3)
+    kinds = ["bool", "i2", "u1", "i8", "f4", "f8", "c8", "S5", str]
+    written = {}
+    for number, dtype in enumerate(kinds):
+        rank = rng.randrange(4)
+        shape = tuple(rng.randrange(1, 12) for _ in range(rank))
+        if dtype is str:
+            cells = np.array([f"t{i % 5}é" for i in range(int(np.prod(shape, dtype=int)))], dtype=object).reshape(shape)
+        else:
+            cells = cells_of(rng, dtype, shape)
+        chunks = tuple(rng.randrange(1, n + 1) for n in shape)
+        array = root.create_array(f"a{number}", shape=shape, chunks=chunks, dtype=str if dtype is str else cells.dtype)
+        array[...] = cells
+        written[f"a{number}"] = cells
+    # Large enough for several blocks.
+    big = (draw.integers(0, 1000, (300, 400)).cumsum(axis=0)).astype("i4")
+    root.create_array("big", shape=big.shape, chunks=(128, 400), dtype="i4")[...] = big
+    written["big"] = big
+    for codec in rng.sample(CODECS, 4):
+        for version in (2, 3):
+            out = tmp_path / f"{version}{codec.replace(':', '_')}.zarr"
+            options = ["--option", f"zarr_format={version}"]
+            if version == 3 and rng.random() < 0.7:
+                options += ["--option", f"shards={rng.choice(['20,30', '7,9,5', '16'])}"]
+            names = [n for n in written if not ("transpose" in codec and written[n].dtype == object)]
+            names = [n for n in names if not ("delta" in codec and written[n].dtype.kind not in "iu")]
+            arrays = [word for name in names for word in ("--array", name)]
+            tet("convert", tmp_path / "in.zarr", out, "--codec", codec, *options, *arrays, "--check")
+            back = zarr.open_group(out, mode="r")
+            assert back.metadata.consolidated_metadata is not None or version == 2
+            for name in names:
+                cells = written[name]
+                found = np.asarray(back[name][...])
+                if cells.dtype == object:
+                    assert found.tolist() == cells.tolist(), (codec, version, name)
+                else:
+                    # A scalar of bytes comes back without its padding.
+                    found = found.astype(cells.dtype) if cells.dtype.kind == "S" else found
+                    assert back[name].dtype == cells.dtype == found.dtype, (codec, version, name)
+                    assert found.tobytes() == cells.tobytes(), (codec, version, name)
+                assert raw(out, name) == raw_of(cells), (codec, version, name)
+            if "blosc" in codec and not codec.startswith("blosc:0"):
+                stored = sum(f.stat().st_size for f in (out / "big").rglob("*") if f.is_file())
+                assert stored < big.nbytes + 4000
+
+
+def test_rounded_mantissas_are_those_of_numcodecs(tmp_path):
+    root = zarr.open_group(tmp_path / "in.zarr", mode="w", zarr_format=3)
+    rng = np.random.default_rng(3)
+    arrays = {
+        "a": rng.normal(size=(40, 30)).astype("f4") * 1e20,
+        "b": rng.normal(size=50),
+        "h": rng.normal(size=50).astype("f2"),
+        "n": np.arange(9),
+        "x": rng.normal(size=50),
+    }
+    arrays["a"][0, :3] = [np.nan, np.inf, -0.0]
+    for name, cells in arrays.items():
+        dims = ["x"] if name in "bx" else [f"{name}{i}" for i in range(cells.ndim)]
+        root.create_array(name, data=cells, dimension_names=dims)
+    for version in (2, 3):
+        out = tmp_path / f"{version}.zarr"
+        tet("convert", tmp_path / "in.zarr", out, "--codec", "bitround:7+zstd", "--option", f"zarr_format={version}")
+        back = zarr.open_group(out, mode="r")
+        for name, cells in arrays.items():
+            expected = cells if name in "nx" else numcodecs.BitRound(keepbits=7).encode(cells.copy()).view(cells.dtype)
+            assert back[name][...].tobytes() == expected.reshape(cells.shape).tobytes(), name
+            assert raw(out, name) == expected.tobytes()
+
+
+def test_strict_makes_absent_chunks_an_error(tmp_path):
+    for shards in (None, (4,)):
+        path = tmp_path / f"{shards}.zarr"
+        array = zarr.create_array(path, shape=(8,), chunks=(2,), shards=shards, dtype="i4", fill_value=3)
+        array[:2] = [1, 2]
+        assert raw(path, path.stem) == np.array([1, 2, 3, 3, 3, 3, 3, 3], "<i4").tobytes()
+        assert tet("--strict", "cat", path, path.stem, "0=0:2", "--raw") == np.array([1, 2], "<i4").tobytes()
+        tet("--strict", "cat", path, path.stem, "--raw", code=5)
 
 
 def test_claimed_sizes_are_limits(tmp_path):

@@ -60,6 +60,9 @@ pub(crate) struct Global {
     /// Do not verify stored digests
     #[arg(long, global = true)]
     pub(crate) no_digests: bool,
+    /// Fail where a chunk is absent, instead of showing the fill value (Zarr, HDF5)
+    #[arg(long, global = true)]
+    pub(crate) strict: bool,
     /// Read the state at a time: T or T1..T2, each in milliseconds since 1970 or a date
     #[arg(long, global = true, value_name = "T")]
     pub(crate) as_of: Option<String>,

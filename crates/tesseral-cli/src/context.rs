@@ -74,6 +74,9 @@ impl Context {
         if self.global.no_digests {
             open = open.without_digests();
         }
+        if self.global.strict {
+            open = open.strict();
+        }
         if let Some(bytes) = self.global.max_expansion {
             open = open.limits(Limits::default().with_expansion(bytes));
         }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value as Json, json};
 use tesseral::{
-    Cast, ChunkShape, CodecSpec, Container, ConvertOptions, Converted, ConvertedArray, Fill, Resume, SparseAs,
+    Cast, ChunkShape, CodecSpec, Container, ConvertOptions, Converted, ConvertedArray, Fill, Resume,
+    SparseAs, Value,
 };
 use tesseral_engine::{RechunkPlan, TransferMethod};
 
@@ -82,6 +83,9 @@ struct Shared {
     /// Codecs of the output: raw, zstd, zstd:9, shuffle+zstd, … [default: those of the input, as far as supported]
     #[arg(long, value_name = "CODEC", value_parser = tesseral::parse_codecs)]
     codec: Option<Codecs>,
+    /// Option of the output's format, such as zarr_format=2 or shards=time=100; `tet doctor` lists them. Repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_option)]
+    option: Vec<(String, Value)>,
     /// Store minimum and maximum of every chunk (.tet: zone maps)
     #[arg(long)]
     zone_maps: bool,
@@ -104,10 +108,20 @@ struct Shared {
 
 type Codecs = Vec<CodecSpec>;
 
+/// Parses `NAME=VALUE`; numbers are integers.
+fn parse_option(text: &str) -> tesseral::Result<(String, Value)> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or_else(|| tesseral::Error::invalid(format!("invalid option {text:?}")).hint("NAME=VALUE"))?;
+    let value = value.parse().map_or_else(|_| Value::from(value), Value::Int);
+    Ok((name.to_owned(), value))
+}
+
 impl Shared {
     fn options(&self, context: &Context, meter: &Meter) -> ConvertOptions {
         let mut options = ConvertOptions::new().execution(context.options(meter));
         options.codecs.clone_from(&self.codec);
+        options.create = self.option.iter().cloned().collect();
         options.statistics = self.zone_maps;
         options.check = self.check;
         options.dry_run = self.dry_run;

@@ -35,7 +35,7 @@ use tesseral_core::{Error, Result};
 
 use crate::Contexts;
 
-pub use encode::encode;
+pub use encode::{encode, encode_chunk};
 
 /// Decodes a complete frame, whose output must fill `dst` exactly.
 ///
@@ -132,6 +132,17 @@ impl Codec {
             "zstd" => Self::Zstd,
             _ => return None,
         })
+    }
+
+    /// Name of the codec in Blosc.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BloscLz => "blosclz",
+            Self::Lz4 => "lz4",
+            Self::Lz4Hc => "lz4hc",
+            Self::Zlib => "zlib",
+            Self::Zstd => "zstd",
+        }
     }
 }
 

@@ -24,6 +24,7 @@ pub mod bzip2;
 pub mod checksum;
 pub mod filter;
 pub mod lz4;
+pub mod lzma;
 pub mod packing;
 pub mod raw;
 pub mod shuffle;

@@ -46,6 +46,13 @@ impl Open {
         self
     }
 
+    /// Makes absent chunks an error, in formats where they hold the fill value (Zarr, HDF5).
+    #[must_use]
+    pub fn strict(mut self) -> Self {
+        self.options.strict = true;
+        self
+    }
+
     /// Reads with `pread` instead of memory-mapping files.
     #[must_use]
     pub fn access(mut self, access: ReadMode) -> Self {

@@ -226,6 +226,7 @@ impl<T> CreateOption<T> {
             }
             (OptionType::Integer(set), Value::UInt(n)) => set(options, *n),
             (OptionType::Text(set), Value::Text(text)) => set(options, text)?,
+            (OptionType::Text(set), Value::Int(n)) => set(options, &n.to_string())?,
             (OptionType::Choice(words, set), Value::Text(word)) if words.contains(&word.as_str()) => {
                 set(options, word)
             }

@@ -51,13 +51,22 @@ pub struct OpenOptions {
     pub key: Option<Vec<u8>>,
     /// Verify stored digests, and add digests to appended or edited data. Default: true.
     pub digests: bool,
+    /// Chunks that a format allows to be absent, and that hold the fill value then, are an error.
+    pub strict: bool,
     /// Cancellation of open, audit and recovery.
     pub cancel: Cancel,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { as_of: None, limits: Limits::default(), key: None, digests: true, cancel: Cancel::default() }
+        Self {
+            as_of: None,
+            limits: Limits::default(),
+            key: None,
+            digests: true,
+            strict: false,
+            cancel: Cancel::default(),
+        }
     }
 }
 
@@ -83,6 +92,7 @@ impl Debug for OpenOptions {
             .field("limits", &self.limits)
             .field("key", &self.key.as_ref().map(|_| "hidden"))
             .field("digests", &self.digests)
+            .field("strict", &self.strict)
             .finish()
     }
 }

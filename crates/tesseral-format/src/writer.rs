@@ -40,15 +40,22 @@ impl CodecSpec {
 impl std::str::FromStr for CodecSpec {
     type Err = Error;
 
-    /// Parses `zstd` or `zstd:9`.
+    /// Parses `zstd`, `zstd:9` or `blosc:5:cname=zstd`: a name, a level, options.
     fn from_str(text: &str) -> Result<Self> {
-        let (name, level) = text.split_once(':').map_or((text, None), |(name, level)| (name, Some(level)));
+        let mut parts = text.split(':');
+        let name = parts.next().unwrap_or_default();
         let mut spec = Self::new(name);
-        if let Some(level) = level {
-            let level = level
-                .parse()
-                .map_err(|_| Error::invalid(format!("invalid level {level:?} of codec {name:?}")))?;
-            spec.options.insert("level".to_owned(), Value::Int(level));
+        for part in parts {
+            let invalid = || Error::invalid(format!("invalid level {part:?} of codec {name:?}"));
+            let (option, value) = match part.split_once('=') {
+                Some((option, value)) => {
+                    (option, value.parse().map_or_else(|_| Value::from(value), Value::Int))
+                }
+                None => ("level", Value::Int(part.parse().map_err(|_| invalid())?)),
+            };
+            if option.is_empty() || spec.options.insert(option.to_owned(), value).is_some() {
+                return Err(Error::invalid(format!("invalid option {part:?} of codec {name:?}")));
+            }
         }
         if name.is_empty() {
             return Err(Error::invalid("empty codec name"));

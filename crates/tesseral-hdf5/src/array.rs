@@ -141,6 +141,10 @@ impl Hdf5Array {
         let raw = |cells: Option<u64>| cells.unwrap_or(u64::MAX).saturating_mul(self.cell.size as u64);
         let location = self.locate(coords, &tile)?;
         let (tile, offset, len, access) = match location {
+            ChunkStorage::Unwritten if self.file.strict => {
+                let object = self.file.storage.describe();
+                return Err(Error::corrupt("chunk", object, None, "the chunk is absent").in_chunk(coords));
+            }
             // Decoded from the fill value, in any piece.
             ChunkStorage::Unwritten => (region.clone(), 0, 0, Access::Coded { granule: Some(1) }),
             // The parser has the bytes of compact cells already.

@@ -18,6 +18,8 @@ pub(crate) struct File {
     pub(crate) parser: Hdf5File,
     pub(crate) storage: Arc<MetadataStorage>,
     pub(crate) limits: Limits,
+    /// Unwritten chunks are an error.
+    pub(crate) strict: bool,
     pub(crate) offset_size: u8,
     pub(crate) length_size: u8,
 }
@@ -29,14 +31,14 @@ impl std::fmt::Debug for File {
 }
 
 impl File {
-    pub(crate) fn open(storage: Arc<MetadataStorage>, limits: Limits) -> Result<Self> {
+    pub(crate) fn open(storage: Arc<MetadataStorage>, limits: Limits, strict: bool) -> Result<Self> {
         let object = storage.describe();
         let options = ParserOptions::default().with_chunk_cache_bytes(0);
         let parser = Hdf5File::from_storage_with_options(Arc::clone(&storage) as _, options)
             .map_err(|e| of_parser(e, "superblock", &object))?;
         let superblock = parser.superblock();
         let (offset_size, length_size) = (superblock.offset_size, superblock.length_size);
-        Ok(Self { parser, storage, limits, offset_size, length_size })
+        Ok(Self { parser, storage, limits, strict, offset_size, length_size })
     }
 
     /// Converts an error of the parser.

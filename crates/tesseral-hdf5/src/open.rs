@@ -166,7 +166,7 @@ impl OpenedFile {
         let len = store.len("")?;
         let base = signature(&**store, len)?;
         let storage = MetadataStorage::new(Arc::clone(store), base, len - base, options.cancel.clone());
-        let file = File::open(Arc::new(storage), options.limits)?;
+        let file = File::open(Arc::new(storage), options.limits, options.strict)?;
         let end = file.parser.superblock().eof_address;
         if end > len && !file.is_undefined(end) {
             return Err(Error::truncated("file", file.storage.describe(), 0, end, len));

@@ -12,8 +12,8 @@ use tesseral_core::{
     Scalar, alloc, missing,
 };
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, PlannedChunk,
-    Request, Role, Scratch, Uncovered,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, OpenOptions, Part,
+    PlannedChunk, Request, Role, Scratch, Uncovered,
 };
 use tesseral_store::{Store, StoreExt};
 
@@ -45,6 +45,8 @@ pub(crate) struct ZarrArray {
     folder: String,
     store: Arc<dyn Store>,
     limits: Limits,
+    /// Absent chunks are an error.
+    strict: bool,
 }
 
 /// Indexes of the shards that were read.
@@ -78,8 +80,9 @@ impl ZarrArray {
         folder: &str,
         metadata: &ArrayMetadata,
         store: &Arc<dyn Store>,
-        limits: Limits,
+        options: &OpenOptions,
     ) -> Result<Self> {
+        let (limits, strict) = (options.limits, options.strict);
         let ArrayMetadata { shape, cells, codecs, .. } = metadata;
         let sharding = codecs.sharding.as_ref();
         let chunk = sharding.map_or(&metadata.chunk, |sharding| &sharding.chunk);
@@ -127,6 +130,7 @@ impl ZarrArray {
             folder: folder.to_owned(),
             store: Arc::clone(store),
             limits,
+            strict,
         })
     }
 
@@ -217,6 +221,11 @@ impl ZarrArray {
         let (id, cover) = (self.grid.linear(coords), self.grid.region(coords));
         let stored = self.stored(coords).map_err(|e| e.in_array(&self.schema.name).in_chunk(coords))?;
         let Some(Stored { object, offset, len }) = stored else {
+            if self.strict {
+                let error =
+                    Error::corrupt("chunk", self.store.describe(&self.folder), None, "the chunk is absent");
+                return Err(error.in_array(&self.schema.name).in_chunk(coords));
+            }
             return Ok(PlannedChunk {
                 id,
                 cells: cover.cells().unwrap_or(u64::MAX),

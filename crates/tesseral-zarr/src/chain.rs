@@ -3,9 +3,9 @@
 use std::mem;
 
 use tesseral_codec::stream::Admit;
-use tesseral_codec::{Contexts, blosc2, bzip2, checksum, lz4, room, shuffle, zlib, zstd};
+use tesseral_codec::{Contexts, blosc2, bzip2, checksum, lz4, lzma, room, shuffle, zlib, zstd};
 use tesseral_core::dtype::Class;
-use tesseral_core::{DType, Error, Limits, Result, alloc};
+use tesseral_core::{DType, Error, Limits, Result, Scalar, alloc};
 use tesseral_format::Scratch;
 
 use crate::transpose;
@@ -189,6 +189,8 @@ impl CodecChain {
             Stage::FixedScaleOffset { from, to, offset, scale } => {
                 undo_scale(src, (*from, *to), (*offset, *scale), dst)
             }
+            Stage::AsType { from, to } => undo_conversion(src, *from, *to, dst),
+            Stage::PackBits => unpack_bits(src, dst),
             Stage::Shuffle(size) => shuffle::decode_into(src, *size, dst),
             Stage::Compress(compressor) => decompress(*compressor, src, dst, contexts),
             Stage::Check(..) => Err(Error::internal("a checksum produces no bytes")),
@@ -201,9 +203,10 @@ impl Stage {
     fn encoded_len(&self, len: usize) -> Option<usize> {
         match self {
             Self::Transpose(_) | Self::Swap(_) | Self::Shuffle(_) => Some(len),
-            Self::Delta { from, to } | Self::FixedScaleOffset { from, to, .. } => {
-                (len / from.dtype.size()?).checked_mul(to.dtype.size()?)
-            }
+            Self::Delta { from, to }
+            | Self::FixedScaleOffset { from, to, .. }
+            | Self::AsType { from, to } => (len / from.dtype.size()?).checked_mul(to.dtype.size()?),
+            Self::PackBits => Some(len.div_ceil(8) + 1),
             Self::Check(..) => len.checked_add(checksum::LEN),
             Self::Compress(_) => None,
         }
@@ -212,10 +215,11 @@ impl Stage {
     /// Length of the decoded bytes, where that of the encoded bytes determines it.
     fn decoded_len(&self, len: usize) -> Option<usize> {
         match self {
-            Self::Delta { from, to } | Self::FixedScaleOffset { from, to, .. } => {
-                (len / to.dtype.size()?).checked_mul(from.dtype.size()?)
-            }
-            Self::Compress(_) => None,
+            Self::Delta { from, to }
+            | Self::FixedScaleOffset { from, to, .. }
+            | Self::AsType { from, to } => (len / to.dtype.size()?).checked_mul(from.dtype.size()?),
+            // The number of unused bits is in the bytes; cells are never of unknown length here.
+            Self::Compress(_) | Self::PackBits => None,
             _ => Some(len),
         }
     }
@@ -235,6 +239,7 @@ fn decompress(compressor: Compressor, src: &[u8], dst: &mut [u8], contexts: &mut
         Compressor::Zlib => zlib::decode_into(src, dst),
         Compressor::Bzip2 => bzip2::decode_into(src, dst),
         Compressor::Lz4 => lz4::decode_into(src, dst),
+        Compressor::Lzma(container) => lzma::decode_into(src, container, dst),
         Compressor::Blosc => blosc2::decode_chunk_into(src, dst, contexts),
     }
 }
@@ -251,6 +256,7 @@ fn decompress_growing(
         Compressor::Gzip => return zlib::decode_gzip_growing(src, out, admit),
         Compressor::Zlib => return zlib::decode_growing(src, out, admit),
         Compressor::Bzip2 => return bzip2::decode_growing(src, out, admit),
+        Compressor::Lzma(container) => return lzma::decode_growing(src, container, out, admit),
         Compressor::Lz4 => {
             let (len, block) =
                 src.split_first_chunk::<4>().ok_or_else(|| Error::codec("lz4", "truncated length prefix"))?;
@@ -373,14 +379,74 @@ fn undo_scale(
         }
         #[allow(clippy::cast_possible_truncation)]
         let whole = value.trunc() as i128;
-        let held = tesseral_core::Scalar::from_i128(from.dtype, whole).filter(|_| value.is_finite());
-        let held = held.ok_or_else(|| {
-            Error::codec("fixedscaleoffset", format!("{value} is not a value of {}", from.dtype))
-        })?;
-        out.copy_from_slice(held.bytes());
-        if from.big {
-            out.reverse();
+        let held = value.is_finite().then_some(whole);
+        put_int("fixedscaleoffset", held, &value, from, out)?;
+    }
+    Ok(())
+}
+
+/// Stores an integer; an error if the type does not hold it.
+fn put_int(
+    codec: &'static str,
+    value: Option<i128>,
+    shown: &dyn std::fmt::Display,
+    number: NumberType,
+    out: &mut [u8],
+) -> Result<()> {
+    let held = value.and_then(|value| Scalar::from_i128(number.dtype, value));
+    let held =
+        held.ok_or_else(|| Error::codec(codec, format!("{shown} is not a value of {}", number.dtype)))?;
+    // Bytes of a scalar are in the order of the machine.
+    out.copy_from_slice(held.bytes());
+    if number.big != cfg!(target_endian = "big") {
+        out.reverse();
+    }
+    Ok(())
+}
+
+/// Converts numbers back. Integers keep their value or are an error; floats are rounded, and truncated towards zero to
+/// integers, as NumPy does.
+fn undo_conversion(src: &[u8], from: NumberType, to: NumberType, dst: &mut [u8]) -> Result<()> {
+    for (stored, out) in numbers("astype", src, (from, to), dst)? {
+        if to.dtype.class() == Class::Float {
+            let value = float_at(stored, to);
+            if from.dtype.class() == Class::Float {
+                put_float(value, from, out);
+            } else {
+                #[allow(clippy::cast_possible_truncation)]
+                let whole = value.is_finite().then_some(value.trunc() as i128);
+                put_int("astype", whole, &value, from, out)?;
+            }
+            continue;
         }
+        let value = int_at(stored, to);
+        let value = match to.dtype {
+            DType::UInt64 => i128::from(value.cast_unsigned()),
+            _ => i128::from(value),
+        };
+        match from.dtype {
+            // Rounded once, from the integer.
+            #[allow(clippy::cast_precision_loss)]
+            DType::Float32 => put(u64::from((value as f32).to_bits()).to_le_bytes(), from, out),
+            #[allow(clippy::cast_precision_loss)]
+            DType::Float64 => put_float(value as f64, from, out),
+            _ => put_int("astype", Some(value), &value, from, out)?,
+        }
+    }
+    Ok(())
+}
+
+/// Expands bits, the most significant of a byte first, to bytes of 0 and 1.
+fn unpack_bits(src: &[u8], dst: &mut [u8]) -> Result<()> {
+    let bits = src.split_first().and_then(|(unused, bits)| {
+        let held = bits.len().checked_mul(8)?.checked_sub((*unused).into())?;
+        (held == dst.len() && *unused < 8).then_some(bits)
+    });
+    let bits = bits.ok_or_else(|| {
+        Error::codec("packbits", format!("{} bytes do not hold {} bits", src.len(), dst.len()))
+    })?;
+    for (byte, out) in bits.iter().zip(dst.chunks_mut(8)) {
+        out.iter_mut().enumerate().for_each(|(i, bit)| *bit = byte >> (7 - i) & 1);
     }
     Ok(())
 }

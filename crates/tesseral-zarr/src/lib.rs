@@ -49,4 +49,4 @@ mod write;
 pub const ID: &str = "zarr";
 
 pub use format::ZarrFormat;
-pub use write::ZarrOptions;
+pub use write::{ShardShape, ZarrOptions};

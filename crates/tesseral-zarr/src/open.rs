@@ -243,7 +243,7 @@ impl ZarrContainer {
         let history = history::from_value(attributes.shift_remove(crate::write::HISTORY));
         let open = |(path, metadata): (String, ArrayMetadata)| {
             let name = if path.is_empty() { stem(store.location()) } else { path.clone() };
-            let array = ZarrArray::new(&name, &path, &metadata, &store, options.limits)?;
+            let array = ZarrArray::new(&name, &path, &metadata, &store, options)?;
             Ok((name, Arc::new(array)))
         };
         let arrays = arrays.into_iter().map(open).collect::<Result<_>>()?;

@@ -1,8 +1,10 @@
-//! Writing of a hierarchy: one object per chunk, then the documents of arrays and groups; those of all nodes again in the root,
+//! Writing of a hierarchy: one object per chunk or shard, then the documents of arrays and groups; those of all nodes again in the root,
 //! which is last and makes the hierarchy visible.
 
 mod array;
+mod codecs;
 mod document;
+mod shards;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +18,8 @@ use tesseral_format::{
 };
 use tesseral_store::{Overwrite, Store, StoreExt};
 
-use self::array::ArrayWrite;
+use self::array::{ArrayWrite, Layout};
+pub use self::shards::ShardShape;
 use crate::open::{V2_ARRAY, V2_ATTRIBUTES, V2_CONSOLIDATED, V2_GROUP, V3, join};
 use crate::wire::json::{to_bytes, to_json};
 
@@ -28,29 +31,43 @@ pub(crate) const HISTORY: &str = "_tesseral_history";
 pub struct ZarrOptions {
     /// Version to write: 2 or 3.
     pub version: u64,
+    /// Extents of shards in cells; each chunk is an object of its own without them.
+    pub shards: Option<ShardShape>,
 }
 
 impl Default for ZarrOptions {
     fn default() -> Self {
-        Self { version: 3 }
+        Self { version: 3, shards: None }
     }
 }
 
 /// Names of the options.
-pub(crate) static OPTIONS: OptionTable<ZarrOptions> = OptionTable(&[CreateOption {
-    name: "zarr_format",
-    kind: OptionType::Integer(|options, version| options.version = version),
-    default: "3",
-    description: "Version of Zarr to write: 2 or 3.",
-}]);
+pub(crate) static OPTIONS: OptionTable<ZarrOptions> = OptionTable(&[
+    CreateOption {
+        name: "zarr_format",
+        kind: OptionType::Integer(|options, version| options.version = version),
+        default: "3",
+        description: "Version of Zarr to write: 2 or 3.",
+    },
+    CreateOption {
+        name: "shards",
+        kind: OptionType::Text(|options, text| {
+            options.shards = Some(text.parse()?);
+            Ok(())
+        }),
+        default: "none",
+        description: "Extents of shards in cells, rounded up to whole chunks: `100,200` or `time=100`.",
+    },
+]);
+
+/// Memory of unfinished shards, if the writer has no limit.
+const MEMORY: u64 = 64 << 20;
 
 /// Writer of a new hierarchy.
 #[derive(Debug)]
 pub(crate) struct ZarrWriter {
     store: Arc<dyn Store>,
-    version: u8,
-    /// Chunks end with a checksum.
-    digests: bool,
+    layout: Layout,
     arrays: Vec<ArrayWrite>,
     attributes: Attributes,
     groups: BTreeMap<String, Attributes>,
@@ -104,8 +121,12 @@ impl ZarrWriter {
         }
         Ok(Self {
             store: Arc::clone(store),
-            version,
-            digests: options.digests,
+            layout: Layout {
+                version,
+                digests: options.digests,
+                shards: own.shards,
+                memory: options.work_space.map_or(MEMORY, |bytes| bytes / 4),
+            },
             arrays: Vec::new(),
             attributes: Attributes::new(),
             groups: BTreeMap::new(),
@@ -219,7 +240,7 @@ impl Writer for ZarrWriter {
         if self.arrays.iter().any(|array| array.name == *name) {
             return Err(Error::invalid(format!("duplicate array name {name:?}")));
         }
-        self.arrays.push(ArrayWrite::new(spec, self.version, self.digests)?);
+        self.arrays.push(ArrayWrite::new(spec, &self.layout)?);
         Ok(self.arrays.len() - 1)
     }
 
@@ -243,12 +264,8 @@ impl Writer for ZarrWriter {
     }
 
     fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
-        let array = self.array(array)?;
-        array.chunks.claim(&chunk.coords, ())?;
-        let object = join(&array.name, &array.key(&chunk.coords));
         let bytes = chunk.parts.first().map_or(&[][..], |part| &part.bytes);
-        let stored = self.store.put(&object, bytes, Overwrite::Replace);
-        stored.inspect_err(|_| array.chunks.release(&chunk.coords))
+        self.array(array)?.store(&chunk.coords, bytes, &*self.store)
     }
 
     fn set_attributes(&mut self, attributes: Attributes) -> Result<()> {
@@ -275,7 +292,7 @@ impl Writer for ZarrWriter {
             self.groups.keys().map(String::as_str),
         )?;
         self.arrays.iter().try_for_each(|array| array.chunks.check_complete())?;
-        if self.version == 3 { self.commit_v3() } else { self.commit_v2() }?;
+        if self.layout.version == 3 { self.commit_v3() } else { self.commit_v2() }?;
         self.committed = true;
         Ok(())
     }

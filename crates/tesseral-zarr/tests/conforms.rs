@@ -35,8 +35,9 @@ fn specs() -> Vec<ArraySpec> {
 
 #[test]
 fn written_hierarchies_pass_the_suites() {
-    for (version, digests) in [(3, true), (3, false), (2, true)] {
-        let format = FormatOptions::new(ZarrOptions { version });
+    let shards = Some("4,4".parse().unwrap());
+    for (version, digests, shards) in [(3, true, None), (3, false, shards), (2, true, None)] {
+        let format = FormatOptions::new(ZarrOptions { version, shards });
         let options = CreateOptions { digests, format, ..CreateOptions::default() };
         let case = WriteCase { options, traceless: false, ..WriteCase::new(specs(), 11 + version) };
         write_suite(&ZarrFormat, &case).unwrap_or_else(|violation| panic!("version {version}: {violation}"));

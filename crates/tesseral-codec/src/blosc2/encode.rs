@@ -3,7 +3,7 @@
 use flate2::{Compress, Compression, FlushCompress};
 use tesseral_core::{Error, Result};
 
-use super::chunk::{EXTENDED, EXTENDED_FLAGS, NOT_SPLIT, STORED};
+use super::chunk::{EXTENDED, EXTENDED_FLAGS, HEADER, NOT_SPLIT, STORED};
 use super::frame::Blosc2Header;
 use super::{Codec, FrameSettings, Shuffle, blosclz, filters};
 use crate::{Contexts, bitshuffle, shuffle, zstd};
@@ -16,6 +16,10 @@ const BLOCK: usize = 32 << 10;
 const MAX_STREAMS: usize = 16;
 /// The minimum stream length for splitting.
 const MIN_STREAM: usize = 32;
+/// That of Blosc 1, below which its decoder expects one stream.
+const MIN_STREAM_1: usize = 128;
+/// The most bytes of a chunk: its lengths are signed, and the header and the block starts add to them.
+const MOST: usize = (i32::MAX as usize) - (1 << 20);
 
 impl Codec {
     /// The stream format code in chunk flags.
@@ -133,6 +137,65 @@ fn filter(shuffle: Shuffle) -> u8 {
     }
 }
 
+/// Appends a chunk of Blosc 1, which has no frame, no filters beside the shuffles, and no runs of one byte.
+///
+/// # Errors
+/// As [`encode`]; `Limit` for more bytes than a chunk can hold.
+pub fn encode_chunk(
+    src: &[u8],
+    settings: &FrameSettings,
+    out: &mut Vec<u8>,
+    contexts: &mut Contexts,
+) -> Result<()> {
+    if settings.typesize == 0 || settings.level > 9 {
+        return Err(Error::invalid(format!("invalid blosc settings: {settings:?}")));
+    }
+    if src.len() > MOST {
+        return Err(Error::limit("a blosc chunk", src.len() as u64, MOST as u64));
+    }
+    let block_len = settings.block_len(src.len());
+    let size = usize::from(settings.typesize);
+    let split = settings.splits(block_len) && block_len / size >= MIN_STREAM_1;
+    let start = out.len();
+    let shuffled = match settings.shuffle {
+        Shuffle::None => 0,
+        Shuffle::Byte => 1,
+        Shuffle::Bit => 4,
+    };
+    let flags = settings.codec.format() << 5 | if split { 0 } else { NOT_SPLIT } | shuffled;
+    out.extend_from_slice(&[2, 1, flags, settings.typesize]);
+    out.extend_from_slice(&(src.len() as u32).to_le_bytes());
+    out.extend_from_slice(&(block_len as u32).to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    if settings.level > 0 {
+        let mut table = out.len();
+        out.resize(table + 4 * src.len().div_ceil(block_len), 0);
+        for block in src.chunks(block_len) {
+            let at = (out.len() - start) as u32;
+            out[table..table + 4].copy_from_slice(&at.to_le_bytes());
+            table += 4;
+            let streams = if split && block.len() == block_len { size } else { 1 };
+            let mut shuffled = std::mem::take(&mut contexts.blosc2.first);
+            // Blosc 1 shuffles the bits of complete groups of 8 elements only, or nothing.
+            let bits = settings.shuffle == Shuffle::Bit && !(block.len() / size).is_multiple_of(8);
+            let applied = if bits { Shuffle::None } else { settings.shuffle };
+            let bytes = shuffle_block(block, size, applied, &mut shuffled)?;
+            for stream in bytes.chunks(bytes.len() / streams) {
+                put_compressed(stream, settings, out, contexts)?;
+            }
+            contexts.blosc2.first = shuffled;
+        }
+    }
+    if settings.level == 0 || out.len() - start >= HEADER + src.len() {
+        out[start + 2] = flags | STORED;
+        out.truncate(start + HEADER);
+        out.extend_from_slice(src);
+    }
+    let len = (out.len() - start) as u32;
+    out[start + 12..start + 16].copy_from_slice(&len.to_le_bytes());
+    Ok(())
+}
+
 /// Appends one chunk of at most 2^31 bytes; stored when compression does not save bytes.
 fn chunk(src: &[u8], settings: &FrameSettings, out: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
     let block_len = settings.block_len(src.len());
@@ -175,25 +238,26 @@ fn put_streams(
     out: &mut Vec<u8>,
     contexts: &mut Contexts,
 ) -> Result<()> {
-    let size = usize::from(settings.typesize);
     let mut shuffled = std::mem::take(&mut contexts.blosc2.first);
-    let target = crate::room(&mut shuffled, block.len())?;
-    let bytes: &[u8] = match settings.shuffle {
-        Shuffle::None => block,
-        Shuffle::Byte => {
-            filters::shuffle_tail(block, size, target, shuffle::encode_into)?;
-            target
-        }
-        Shuffle::Bit => {
-            bitshuffle::encode_into(block, size, target);
-            target
-        }
-    };
+    let bytes = shuffle_block(block, settings.typesize.into(), settings.shuffle, &mut shuffled)?;
     for stream in bytes.chunks(bytes.len() / streams) {
         put_stream(stream, settings, out, contexts)?;
     }
     contexts.blosc2.first = shuffled;
     Ok(())
+}
+
+/// The reordered bytes of a block, in `buffer` unless they are unchanged.
+fn shuffle_block<'a>(block: &'a [u8], size: usize, by: Shuffle, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+    if by == Shuffle::None {
+        return Ok(block);
+    }
+    let target = crate::room(buffer, block.len())?;
+    match by {
+        Shuffle::Byte => filters::shuffle_tail(block, size, target, shuffle::encode_into)?,
+        _ => bitshuffle::encode_into(block, size, target),
+    }
+    Ok(target)
 }
 
 fn put_stream(
@@ -211,6 +275,16 @@ fn put_stream(
         }
         return Ok(());
     }
+    put_compressed(src, settings, out, contexts)
+}
+
+/// Appends a stream after its length.
+fn put_compressed(
+    src: &[u8],
+    settings: &FrameSettings,
+    out: &mut Vec<u8>,
+    contexts: &mut Contexts,
+) -> Result<()> {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     match settings.codec {

@@ -32,6 +32,28 @@ fn frame(src: &[u8], settings: &FrameSettings) -> Vec<u8> {
 }
 
 #[test]
+fn chunks_of_blosc_1_round_trip_and_truncations_are_rejected() {
+    let mut contexts = Contexts::default();
+    for src in cases() {
+        for (codec, shuffle) in CODECS.iter().flat_map(|codec| SHUFFLES.map(|shuffle| (*codec, shuffle))) {
+            for (typesize, level) in [(1, 5), (4, 1), (7, 5), (8, 0)] {
+                let settings = FrameSettings { codec, level, typesize, shuffle };
+                let mut packed = Vec::new();
+                encode_chunk(&src, &settings, &mut packed, &mut contexts).unwrap();
+                assert!(packed.len() <= src.len() + 16);
+                assert_eq!(chunk_len(&packed).unwrap(), src.len());
+                let mut back = vec![0xaa; src.len()];
+                decode_chunk_into(&packed, &mut back, &mut contexts).unwrap();
+                assert!(back == src, "{settings:?} {}", src.len());
+                for len in (0..packed.len()).step_by(packed.len() / 9 + 1) {
+                    assert!(decode_chunk_into(&packed[..len], &mut back, &mut contexts).is_err());
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn every_codec_and_shuffle_round_trips() {
     let mut contexts = Contexts::default();
     for src in cases() {

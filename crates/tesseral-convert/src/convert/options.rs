@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use tesseral_core::{ArraySchema, Coords, DType, Error, Result};
+use tesseral_core::{ArraySchema, Attributes, Coords, DType, Error, Result};
 use tesseral_engine::Options;
 use tesseral_format::CodecSpec;
 
@@ -30,6 +30,8 @@ pub struct ConvertOptions {
     pub chunk: Option<ChunkShape>,
     /// Codecs of the target; an empty list stores cells raw.
     pub codecs: Option<Vec<CodecSpec>>,
+    /// Options that the target's format [declares](tesseral_format::Format::create_options), by name.
+    pub create: Attributes,
     /// Casts of one array by name, or of all.
     pub casts: Vec<Cast>,
     /// Values of unwritten cells, and of nulls if the target does not support them: of one array by name, or of all.
@@ -345,7 +347,7 @@ pub(crate) fn unknown_dim<'a>(
     last
 }
 
-/// Parses codecs in encoding order: `raw`, `zstd`, `zstd:9`, `shuffle+zstd`.
+/// Parses codecs in encoding order: `raw`, `zstd`, `zstd:9`, `shuffle+zstd`, `blosc:5:cname=zstd`.
 ///
 /// # Errors
 /// `InvalidRequest` for an empty name or an invalid level.

@@ -166,6 +166,9 @@ impl ConvertPlan {
             work_space: Some(memory.unwrap_or(free) / 4),
             ..CreateOptions::default()
         };
+        if !options.create.is_empty() {
+            create.format = format.create_options().parse(&options.create)?;
+        }
         // The empty file or folder at the temporary name is replaced.
         create.overwrite = Overwrite::Replace;
         let attributes = variables.attributes;

@@ -86,6 +86,7 @@ fn key(source: &Container, digest: &str, plan: &ConvertPlan) -> u128 {
         hash.update(text.as_bytes());
     };
     add(format!("{} {} {digest} {:?}", env!("CARGO_PKG_VERSION"), plan.format.id(), source.as_of()));
+    add(format!("{:?}", plan.create.format));
     for planned in &plan.arrays {
         add(format!("{:?} {:?}", planned.spec, planned.feed.selection));
         for column in &planned.feed.columns {

@@ -5,13 +5,14 @@
 //! | byte order, order of cells | `dtype`, `order` | `bytes`, `transpose` |
 //! | variable-length cells | `vlen-utf8`, `vlen-bytes` | the same |
 //! | shards | – | `sharding_indexed` |
-//! | compressors | `zstd` `gzip` `zlib` `bz2` `lz4` `blosc` | `zstd` `gzip` `blosc`, `numcodecs.NAME` |
-//! | filters | `delta` `fixedscaleoffset` `shuffle` `bitround` `quantize` | `numcodecs.NAME` |
+//! | compressors | `zstd` `gzip` `zlib` `bz2` `lz4` `lzma` `blosc` | `zstd` `gzip` `blosc`, `numcodecs.NAME` |
+//! | filters | `delta` `fixedscaleoffset` `shuffle` `bitround` `quantize` `astype` `packbits` | `numcodecs.NAME` |
 //! | checksums | `crc32` `adler32` `crc32c` | `crc32c`, `numcodecs.NAME` |
 
 use serde_json::{Map, Value as Json};
 use smallvec::SmallVec;
 use tesseral_codec::checksum::{Checksum, ChecksumPosition};
+use tesseral_codec::lzma::LzmaContainer;
 use tesseral_core::dtype::Class;
 use tesseral_core::{CellLen, Coords, DType, Error, Result, numpy};
 
@@ -39,6 +40,8 @@ pub enum Compressor {
     Bzip2,
     /// One LZ4 block after its length.
     Lz4,
+    /// A stream of LZMA in this container.
+    Lzma(LzmaContainer),
     Blosc,
 }
 
@@ -67,6 +70,15 @@ pub enum Stage {
         /// Divided by on decoding.
         scale: f64,
     },
+    /// Conversion to another number type.
+    AsType {
+        /// Decoded numbers.
+        from: NumberType,
+        /// Encoded numbers.
+        to: NumberType,
+    },
+    /// Eight bools per byte, after the number of unused bits.
+    PackBits,
     /// Byte shuffle of elements of this size.
     Shuffle(usize),
     /// A compressor.
@@ -83,12 +95,15 @@ impl Stage {
             Self::Swap(_) => "big_endian",
             Self::Delta { .. } => "delta",
             Self::FixedScaleOffset { .. } => "fixedscaleoffset",
+            Self::AsType { .. } => "astype",
+            Self::PackBits => "packbits",
             Self::Shuffle(_) => "shuffle",
             Self::Compress(Compressor::Zstd) => "zstd",
             Self::Compress(Compressor::Gzip) => "gzip",
             Self::Compress(Compressor::Zlib) => "zlib",
             Self::Compress(Compressor::Bzip2) => "bz2",
             Self::Compress(Compressor::Lz4) => "lz4",
+            Self::Compress(Compressor::Lzma(_)) => "lzma",
             Self::Compress(Compressor::Blosc) => "blosc",
             Self::Check(sum, _) => sum.name(),
         }
@@ -146,13 +161,28 @@ fn numcodecs(name: &str, c: Configuration<'_>, native: bool) -> Result<Option<St
         let to = get("astype").filter(|astype| !astype.is_null());
         Ok::<_, Error>((from, if to.is_some() { number(to, native)? } else { from }))
     };
-    Ok(Some(match name {
+    let stage = match name {
         "zstd" => Stage::Compress(Compressor::Zstd),
         "gzip" => Stage::Compress(Compressor::Gzip),
         "zlib" => Stage::Compress(Compressor::Zlib),
         "bz2" => Stage::Compress(Compressor::Bzip2),
         "lz4" => Stage::Compress(Compressor::Lz4),
         "blosc" => Stage::Compress(Compressor::Blosc),
+        "lzma" => {
+            // Numbers of Python's module `lzma`. Filters of the other containers are in the stream.
+            let container = match get("format").map_or(Some(1), Json::as_u64) {
+                Some(0) => LzmaContainer::Auto,
+                Some(1) => LzmaContainer::Xz,
+                Some(2) => LzmaContainer::Alone,
+                _ => return Err(unsupported("Zarr codec", "lzma without a container")),
+            };
+            Stage::Compress(Compressor::Lzma(container))
+        }
+        "packbits" => Stage::PackBits,
+        "astype" => {
+            let (from, to) = (number(get("decode_dtype"), native)?, number(get("encode_dtype"), native)?);
+            Stage::AsType { from, to }
+        }
         "crc32c" => Stage::Check(Checksum::Crc32c, place(ChecksumPosition::End)?),
         "crc32" => Stage::Check(Checksum::Crc32, place(ChecksumPosition::Start)?),
         "adler32" => Stage::Check(Checksum::Adler32, place(ChecksumPosition::Start)?),
@@ -165,10 +195,8 @@ fn numcodecs(name: &str, c: Configuration<'_>, native: bool) -> Result<Option<St
         }
         "delta" => {
             let (from, to) = numbers()?;
-            if (from.dtype.class() == Class::Float) != (to.dtype.class() == Class::Float)
-                || [from, to].iter().any(|n| matches!(n.dtype, DType::Float16))
-            {
-                return Err(unsupported("codec", "delta between floats and integers or of float16"));
+            if (from.dtype.class() == Class::Float) != (to.dtype.class() == Class::Float) {
+                return Err(unsupported("codec", "delta between floats and integers"));
             }
             Stage::Delta { from, to }
         }
@@ -178,16 +206,27 @@ fn numcodecs(name: &str, c: Configuration<'_>, native: bool) -> Result<Option<St
             let (Some(offset), Some(scale)) = (float("offset"), float("scale")) else {
                 return Err(unsupported("codec", "fixedscaleoffset without offset and scale"));
             };
-            if [from, to].iter().any(|n| n.dtype == DType::Float16) {
-                return Err(unsupported("codec", "fixedscaleoffset of float16"));
-            }
             Stage::FixedScaleOffset { from, to, offset, scale }
         }
         // Rounded when they were encoded: nothing to undo.
         "bitround" => return Ok(None),
-        "quantize" if numbers().is_ok_and(|(from, to)| from == to) => return Ok(None),
+        "quantize" => {
+            let (from, to) = numbers()?;
+            if from == to {
+                return Ok(None);
+            }
+            Stage::AsType { from, to }
+        }
         other => return Err(unsupported("Zarr codec", other)),
-    }))
+    };
+    match &stage {
+        Stage::Delta { from, to } | Stage::FixedScaleOffset { from, to, .. } | Stage::AsType { from, to }
+            if [from, to].iter().any(|n| n.dtype == DType::Float16) =>
+        {
+            Err(unsupported("codec", &format!("{name} of float16")))
+        }
+        _ => Ok(Some(stage)),
+    }
 }
 
 /// Parses the codecs of v2; also returns the type of the cells, which the filters determine for `|O`.
@@ -261,7 +300,10 @@ pub fn parse_v3_codecs(list: &Json, cells: ZarrCellType, rank: usize, object: &s
                 }
                 // Numbers that a filter converted have the width of its output.
                 let word = out.stages.iter().rev().find_map(|stage| match stage {
-                    Stage::Delta { to, .. } | Stage::FixedScaleOffset { to, .. } => Some(to.dtype.word()),
+                    Stage::Delta { to, .. }
+                    | Stage::FixedScaleOffset { to, .. }
+                    | Stage::AsType { to, .. } => Some(to.dtype.word()),
+                    Stage::PackBits => Some(1),
                     _ => None,
                 });
                 let word = word.unwrap_or(cells.word());

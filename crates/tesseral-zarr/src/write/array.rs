@@ -4,20 +4,33 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json};
 use smallvec::smallvec;
-use tesseral_codec::checksum::Checksum;
-use tesseral_codec::{zlib, zstd};
 use tesseral_core::{CellLen, Coords, Error, Order, Result};
 use tesseral_format::{
-    ArraySpec, CodecSpec, Column, ColumnData, EncodedChunk, EncodedPart, Role, Scratch, WrittenChunks,
-    to_little_endian,
+    ArraySpec, Column, ColumnData, EncodedChunk, EncodedPart, Role, Scratch, WrittenChunks, to_little_endian,
 };
+use tesseral_store::{Overwrite, Store, StoreExt};
 
-use super::document::{self, Compression};
+use super::codecs::Steps;
+use super::document;
+use super::shards::{ShardShape, Shards};
+use crate::open::join;
 use crate::vlen;
 use crate::wire::key::KeyEncoding;
 
 /// The most dimensions, as in NumPy.
 const DIMENSIONS: usize = 64;
+
+/// How arrays are written.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    /// Zarr version, 2 or 3.
+    pub version: u8,
+    /// Chunks end with a checksum, in v3.
+    pub digests: bool,
+    pub shards: Option<ShardShape>,
+    /// Most bytes of unfinished shards in memory.
+    pub memory: u64,
+}
 
 /// An array that is being written.
 #[derive(Debug)]
@@ -33,32 +46,13 @@ pub(super) struct ArrayWrite {
     word: usize,
     fill: Vec<u8>,
     keys: KeyEncoding,
-    compression: Compression,
-    checksum: bool,
+    steps: Steps,
+    shards: Option<Shards>,
     pub chunks: WrittenChunks<()>,
 }
 
-fn compression(codecs: &[CodecSpec]) -> Result<Compression> {
-    let level = |codec: &CodecSpec, default: i64| {
-        i32::try_from(codec.int("level").unwrap_or(default)).unwrap_or(i32::MAX)
-    };
-    match codecs {
-        [] => Ok(Compression::None),
-        [codec] => {
-            match codec.name.as_str() {
-                "raw" | "none" => Ok(Compression::None),
-                "zstd" => Ok(Compression::Zstd(level(codec, zstd::DEFAULT_LEVEL.into()).clamp(-131_072, 22))),
-                "gzip" => Ok(Compression::Gzip(level(codec, 5).clamp(0, 9))),
-                other => Err(Error::unsupported(format!("writing codec {other:?} in Zarr"))
-                    .hint("use zstd, gzip or raw")),
-            }
-        }
-        _ => Err(Error::unsupported("several codecs of an array in Zarr").hint("use zstd, gzip or raw")),
-    }
-}
-
 impl ArrayWrite {
-    pub(super) fn new(spec: &ArraySpec, version: u8, digests: bool) -> Result<Self> {
+    pub(super) fn new(spec: &ArraySpec, layout: &Layout) -> Result<Self> {
         let schema = &spec.schema;
         let unsupported =
             |what: &str| Err(Error::unsupported(format!("{what} in Zarr")).in_array(&schema.name));
@@ -72,14 +66,24 @@ impl ArrayWrite {
         if schema.dims.len() > DIMENSIONS {
             return unsupported("more than 64 dimensions");
         }
-        let compression = compression(spec.codecs.first().map_or(&[][..], Vec::as_slice))?;
+        let codecs = spec.codecs.first().map_or(&[][..], Vec::as_slice);
+        let v3 = layout.version == 3;
+        let steps = Steps::new(schema, codecs, layout.digests && v3).map_err(|e| e.in_array(&schema.name))?;
         let chunks = WrittenChunks::new(schema)?;
+        let grid = chunks.grid();
         let size = if field.cell == CellLen::Var { None } else { field.cell_size() };
-        let checksum = digests && version == 3;
-        let (document, attributes, keys) = if version == 3 {
-            (document::array_v3(schema, compression, checksum)?, Map::new(), KeyEncoding::Default('/'))
+        let shards = match &layout.shards {
+            Some(_) if !v3 => return unsupported("shards in version 2"),
+            Some(shape) => shape.resolve(schema, grid.chunk_shape())?,
+            None => None,
+        };
+        let shape = schema.shape().unwrap_or_default();
+        let shards = shards.map(|shard| Shards::new(shard, &shape, grid, layout.memory)).transpose()?;
+        let (document, attributes, keys) = if v3 {
+            let shard = shards.as_ref().map(|shards| shards.shape.as_slice());
+            (document::array_v3(schema, &steps, shard)?, Map::new(), KeyEncoding::Default('/'))
         } else {
-            let (document, attributes) = document::array_v2(schema, compression)?;
+            let (document, attributes) = document::array_v2(schema, &steps)?;
             (document, attributes, KeyEncoding::V2('.'))
         };
         // Cells beyond the edges of the array; readers ignore them.
@@ -95,15 +99,34 @@ impl ArrayWrite {
             word: field.dtype.word(),
             fill,
             keys,
-            compression,
-            checksum,
+            steps,
+            shards,
             chunks,
         })
     }
 
-    /// The object of a chunk.
-    pub(super) fn key(&self, coords: &[u64]) -> String {
-        self.keys.key(coords)
+    /// Stores a chunk: as an object, or in its shard.
+    pub(super) fn store(&self, coords: &[u64], bytes: &[u8], store: &dyn Store) -> Result<()> {
+        self.chunks.claim(coords, ())?;
+        let stored = match &self.shards {
+            None => store.put(&self.object(coords), bytes, Overwrite::Replace),
+            Some(shards) => {
+                let spool = join(&self.name, "unfinished shards");
+                match shards.add(coords, bytes, store, &spool) {
+                    Ok(Some(shard)) => {
+                        let object = self.object(&shard.coords);
+                        shards.store(shard, &object, store)
+                    }
+                    other => other.map(drop),
+                }
+            }
+        };
+        stored.inspect_err(|_| self.chunks.release(coords))
+    }
+
+    /// The object of a chunk or shard.
+    fn object(&self, coords: &[u64]) -> String {
+        join(&self.name, &self.keys.key(coords))
     }
 
     pub(super) fn encode<'a>(
@@ -123,23 +146,7 @@ impl ArrayWrite {
             _ => return Err(self.chunks.invalid(coords, "the columns do not match the array")),
         };
         let raw_len = cells.len() as u64;
-        let mut bytes = match self.compression {
-            Compression::None => cells,
-            Compression::Zstd(level) => {
-                let mut out = scratch.spare.pop().unwrap_or_default();
-                zstd::encode(&cells, level, &mut out, &mut scratch.contexts)?;
-                out.into()
-            }
-            Compression::Gzip(level) => {
-                let mut out = scratch.spare.pop().unwrap_or_default();
-                zlib::encode_gzip(&cells, level, &mut out)?;
-                out.into()
-            }
-        };
-        if self.checksum {
-            let sum = Checksum::Crc32c.compute(&bytes);
-            bytes.to_mut().extend(sum.to_le_bytes());
-        }
+        let bytes = self.steps.encode(cells, self.chunks.grid().chunk_shape(), scratch)?;
         let part = EncodedPart { column: Column::Field(0), role: Role::Values, bytes, raw_len, codec: 0 };
         Ok(EncodedChunk { coords: Coords::from_slice(coords), parts: smallvec![part], stats: Vec::new() })
     }

@@ -2,22 +2,15 @@
 
 use serde_json::{Map, Value as Json, json};
 use tesseral_core::dtype::Class;
-use tesseral_core::{ArraySchema, Attributes, Error, Order, Result, Scalar, Value, missing};
+use tesseral_core::{ArraySchema, Attributes, Error, Result, Scalar, Value, missing};
 
 use super::attribute_map;
+use super::codecs::Steps;
 use crate::wire::node::{DIMENSION_KEY, FILL_KEY};
 use crate::wire::{dtype, fill};
 
 /// `.zarray` and `.zattrs`.
 pub(super) type DocumentsV2 = (Map<String, Json>, Map<String, Json>);
-
-/// How chunks are compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Compression {
-    None,
-    Zstd(i32),
-    Gzip(i32),
-}
 
 /// Document of a group of v3.
 pub(super) fn group_v3(attributes: Map<String, Json>) -> Map<String, Json> {
@@ -58,8 +51,8 @@ fn zero(schema: &ArraySchema) -> Json {
 /// Document of an array of v3.
 pub(super) fn array_v3(
     schema: &ArraySchema,
-    compression: Compression,
-    checksum: bool,
+    steps: &Steps,
+    shard: Option<&[u64]>,
 ) -> Result<Map<String, Json>> {
     let field = &schema.fields[0];
     let (_, data_type) = type_names(schema)?;
@@ -70,21 +63,14 @@ pub(super) fn array_v3(
         _ if field.dtype.word() > 1 => json!({"name": "bytes", "configuration": {"endian": "little"}}),
         _ => json!({"name": "bytes"}),
     };
-    let mut codecs = Vec::new();
-    if schema.cell_order == Order::ColMajor {
-        let order: Vec<usize> = (0..shape.len()).rev().collect();
-        codecs.push(json!({"name": "transpose", "configuration": {"order": order}}));
-    }
-    codecs.push(serializer);
-    match compression {
-        Compression::None => {}
-        Compression::Zstd(level) => {
-            codecs.push(json!({"name": "zstd", "configuration": {"level": level, "checksum": false}}));
-        }
-        Compression::Gzip(level) => codecs.push(json!({"name": "gzip", "configuration": {"level": level}})),
-    }
-    if checksum {
-        codecs.push(json!({"name": "crc32c"}));
+    let chunk = schema.chunk_shape.clone().unwrap_or_default();
+    let mut codecs = steps.document_v3(serializer, shape.len());
+    if shard.is_some() {
+        let index = json!([{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]);
+        let configuration = json!({
+            "chunk_shape": chunk.as_slice(), "codecs": codecs, "index_codecs": index, "index_location": "end",
+        });
+        codecs = vec![json!({"name": "sharding_indexed", "configuration": configuration})];
     }
     let mut attributes = missing::attributes(schema);
     // As xarray has it: JSON has no NaN.
@@ -105,8 +91,8 @@ pub(super) fn array_v3(
     put("node_type", json!("array"));
     put("shape", json!(shape.as_slice()));
     put("data_type", data_type);
-    let chunk = schema.chunk_shape.clone().unwrap_or_default();
-    put("chunk_grid", json!({"name": "regular", "configuration": {"chunk_shape": chunk.as_slice()}}));
+    let object = shard.unwrap_or(&chunk);
+    put("chunk_grid", json!({"name": "regular", "configuration": {"chunk_shape": object}}));
     put("chunk_key_encoding", json!({"name": "default", "configuration": {"separator": "/"}}));
     put("fill_value", fill_json(field.fill.as_ref(), true).unwrap_or_else(|| zero(schema)));
     put("codecs", Json::Array(codecs));
@@ -120,19 +106,16 @@ pub(super) fn array_v3(
 }
 
 /// Documents of an array of v2: `.zarray` and `.zattrs`.
-pub(super) fn array_v2(schema: &ArraySchema, compression: Compression) -> Result<DocumentsV2> {
+pub(super) fn array_v2(schema: &ArraySchema, steps: &Steps) -> Result<DocumentsV2> {
     let field = &schema.fields[0];
     let (descr, data_type) = type_names(schema)?;
-    let filters = match data_type.as_str() {
-        Some("string") => json!([{"id": "vlen-utf8"}]),
-        Some("variable_length_bytes") => json!([{"id": "vlen-bytes"}]),
-        _ => Json::Null,
-    };
-    let compressor = match compression {
-        Compression::None => Json::Null,
-        Compression::Zstd(level) => json!({"id": "zstd", "level": level, "checksum": false}),
-        Compression::Gzip(level) => json!({"id": "gzip", "level": level}),
-    };
+    let (mut filters, compressor) = steps.document_v2();
+    match data_type.as_str() {
+        Some("string") => filters.insert(0, json!({"id": "vlen-utf8"})),
+        Some("variable_length_bytes") => filters.insert(0, json!({"id": "vlen-bytes"})),
+        _ => {}
+    }
+    let filters = if filters.is_empty() { Json::Null } else { Json::Array(filters) };
     let all = missing::attributes(schema);
     let names = dimension_names(schema);
     let declared = missing::declarations(field, &all, None).values;
@@ -148,7 +131,7 @@ pub(super) fn array_v2(schema: &ArraySchema, compression: Compression) -> Result
     put("shape", json!(schema.shape().unwrap_or_default().as_slice()));
     put("chunks", json!(schema.chunk_shape.clone().unwrap_or_default().as_slice()));
     put("dtype", json!(descr));
-    put("order", json!(if schema.cell_order == Order::ColMajor { "F" } else { "C" }));
+    put("order", json!(if steps.col_major() { "F" } else { "C" }));
     put("fill_value", fill_json(fill, false).unwrap_or(Json::Null));
     put("filters", filters);
     put("compressor", compressor);
