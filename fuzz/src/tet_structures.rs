@@ -2,7 +2,7 @@
 //! Shared by the fuzz target and a test that runs on any toolchain.
 
 use tesseral_tet::wire::chunk_index::{self, IndexHeader, IndexRow};
-use tesseral_tet::wire::digest_region::DigestRegion;
+use tesseral_tet::wire::digest_region::{DigestRegion, Extent, RowDigest, row_digest};
 use tesseral_tet::wire::footer::FooterJson;
 use tesseral_tet::wire::secondary_index::SecondaryIndex;
 use tesseral_tet::wire::superblock::Superblock;
@@ -49,20 +49,32 @@ pub fn structures(bytes: &[u8]) {
 
 /// A digest region: as it is, and with a valid digest of itself.
 fn digests(bytes: &[u8]) {
-    let count = (bytes.len() as u64).saturating_sub(40) / 8;
-    for rows in [count, count + 1, u64::MAX] {
-        let _ = DigestRegion::parse(&mut Cursor::at_offset("fuzz", bytes, 0), rows);
-    }
+    let parse = |bytes: &[u8], rows: u64| {
+        let Ok(extent) = Extent::parse(&mut Cursor::at_offset("fuzz", bytes, 0), rows) else { return };
+        let held = usize::try_from(extent.rows_len).ok().and_then(|len| bytes.get(..len)).unwrap_or(bytes);
+        let Ok(region) = DigestRegion::parse(&mut Cursor::at_offset("fuzz", held, 0), extent) else { return };
+        let with_blocks = region.block != 0;
+        assert_eq!(region.rows.len() as u64, rows * if with_blocks { 16 } else { 8 });
+        assert!(rows == 0 || row_digest(region.rows, with_blocks, rows - 1).is_some());
+        assert!(row_digest(region.rows, with_blocks, rows).is_none());
+    };
+    let count = (bytes.len() as u64).saturating_sub(40);
     let sealed = [bytes, &xxh3_64(bytes).to_le_bytes()].concat();
-    if let Ok(region) = DigestRegion::parse(&mut Cursor::at_offset("sealed", &sealed, 0), count + 1) {
-        assert_eq!(region.chunks.len() as u64, 8 * (count + 1));
-        assert!(DigestRegion::get(region.chunks, count).is_some());
-        assert!(DigestRegion::get(region.chunks, count + 1).is_none());
-        assert!(DigestRegion::get(region.chunks, u64::MAX).is_none());
+    for rows in [count / 8, count / 8 + 1, count / 16, count / 16 + 1, u64::MAX] {
+        parse(bytes, rows);
+        parse(&sealed, rows);
     }
-    let numbers: Vec<u64> = bytes.iter().map(|byte| u64::from(*byte)).collect();
-    let mut written = Vec::new();
-    DigestRegion::write(7, numbers.iter().copied(), &mut written);
-    let region = DigestRegion::parse(&mut Cursor::at_offset("written", &written, 0), numbers.len() as u64);
-    assert_eq!(region.expect("written bytes parse").catalog, 7);
+    let rows = bytes
+        .iter()
+        .map(|byte| RowDigest { digest: 7, first_block: (byte % 2 == 0).then_some(u64::from(*byte)) });
+    for table in [&[][..], &[[1; 8], [2; 8]]] {
+        let mut written = Vec::new();
+        DigestRegion::write(7, 4096, rows.clone(), table, &mut written);
+        let extent = Extent::parse(&mut Cursor::at_offset("written", &written, 0), bytes.len() as u64);
+        let extent = extent.expect("written bytes parse");
+        assert_eq!(extent.total_len(), written.len() as u64);
+        let held = &written[..written.len() - 8 * table.len()];
+        let region = DigestRegion::parse(&mut Cursor::at_offset("written", held, 0), extent);
+        assert_eq!(region.expect("written bytes parse").catalog, 7);
+    }
 }

@@ -191,15 +191,33 @@ def _footer(data, out, end, catalog_end):
 
 
 def _digests(out, region, catalog):
-    magic, version, algorithm, zero, n, over_catalog = struct.unpack("<4sIIIQQ", region[:32])
-    assert (magic, version, algorithm, zero, n) == (b"TDIG", 1, 1, 0, len(out.rows))
-    assert len(region) == 40 + 8 * n
+    magic, version, algorithm, block, n, over_catalog = struct.unpack("<4sIIIQQ", region[:32])
+    assert (magic, algorithm, n) == (b"TDIG", 1, len(out.rows))
     assert over_catalog == xxhash.xxh3_64_intdigest(catalog)
-    digests = struct.unpack(f"<{n + 1}Q", region[32:])
-    assert digests[n] == xxhash.xxh3_64_intdigest(region[:-8])
-    for row, digest in zip(out.rows, digests):
-        assert digest == xxhash.xxh3_64_intdigest(out.payload(row))
-    return list(digests[:n])
+    payloads = [out.payload(row) for row in out.rows]
+    if version == 1:
+        assert (block, len(region)) == (0, 40 + 8 * n)
+        digests = struct.unpack(f"<{n}Q", region[32:-8])
+        end, first, table = len(region) - 8, [None] * n, []
+    else:
+        (m,) = struct.unpack("<Q", region[32:40])
+        end = 40 + 16 * n
+        assert (version, len(region)) == (2, end + 8 + 8 * m) and block >= 4096 and m > 0
+        pairs = struct.unpack(f"<{2 * n}Q", region[40:end])
+        digests, first = pairs[::2], [None if at == 2**64 - 1 else at for at in pairs[1::2]]
+        table = struct.unpack(f"<{m}Q", region[end + 8 :])
+    assert struct.unpack("<Q", region[end : end + 8]) == (xxhash.xxh3_64_intdigest(region[:end]),)
+    used = 0
+    for payload, row, digest, at in zip(payloads, out.rows, digests, first):
+        if at is None:
+            assert digest == xxhash.xxh3_64_intdigest(payload)
+            continue
+        blocks = [xxhash.xxh3_64_intdigest(payload[i : i + block]) for i in range(0, len(payload), block)]
+        assert len(blocks) > 1 and at == used and list(table[at : at + len(blocks)]) == blocks
+        assert digest == xxhash.xxh3_64_intdigest(struct.pack(f"<{len(blocks)}Q", *blocks))
+        used += len(blocks)
+    assert used == len(table)
+    return list(digests)
 
 
 def fill_of(attrs, dtype):

@@ -55,6 +55,66 @@ pub(crate) enum ChunkBytes<'a> {
     Fetched(&'a Fetched),
 }
 
+/// Bytes of a chunk that an operation reads: equal runs at regular distances, as a box of a row-major chunk has them. Digests of
+/// blocks between the runs are not verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ByteRuns {
+    first: Range<u64>,
+    /// Number and distance of the runs, the longest distance first.
+    steps: SmallVec<[(u64, u64); 4]>,
+}
+
+/// Runs closer together than this are one: blocks of digests are not smaller.
+const RUN_GAP: u64 = 4 << 10;
+
+impl From<Range<u64>> for ByteRuns {
+    fn from(first: Range<u64>) -> Self {
+        Self { first, steps: SmallVec::new() }
+    }
+}
+
+impl ByteRuns {
+    /// The bytes of `size` at every combination of `(count, distance)`.
+    pub(crate) fn new(start: u64, size: u64, steps: impl Iterator<Item = (u64, u64)>) -> Self {
+        let mut steps: SmallVec<[(u64, u64); 4]> = steps.filter(|(count, _)| *count > 1).collect();
+        steps.sort_unstable_by_key(|(_, distance)| std::cmp::Reverse(*distance));
+        let mut end = start.saturating_add(size);
+        while let Some(&(count, distance)) = steps.last()
+            && distance <= RUN_GAP.saturating_add(end - start)
+        {
+            end = end.saturating_add(distance.saturating_mul(count - 1));
+            steps.pop();
+        }
+        Self { first: start..end, steps }
+    }
+
+    /// The same runs after `offset` bytes.
+    pub(crate) fn offset(mut self, offset: u64) -> Self {
+        self.first = self.first.start.saturating_add(offset)..self.first.end.saturating_add(offset);
+        self
+    }
+
+    /// The range from the first to the last byte.
+    pub(crate) fn bounds(&self) -> Range<u64> {
+        let length = self.steps.iter().map(|(count, distance)| distance.saturating_mul(count - 1));
+        self.first.start..length.fold(self.first.end, u64::saturating_add)
+    }
+
+    /// The runs, in the order of their bytes.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let runs = self.steps.iter().map(|(count, _)| *count).fold(1, u64::saturating_mul);
+        (0..runs).map(|number| {
+            let mut rest = number;
+            let mut skip = 0_u64;
+            for (count, distance) in self.steps.iter().rev() {
+                skip = skip.saturating_add((rest % count).saturating_mul(*distance));
+                rest /= count;
+            }
+            self.first.start.saturating_add(skip)..self.first.end.saturating_add(skip)
+        })
+    }
+}
+
 /// Bytes of the parts of one column, usually one.
 pub(crate) type PartBytes = SmallVec<[Bytes; 2]>;
 
@@ -84,7 +144,7 @@ impl<'a> ChunkBytes<'a> {
         &self,
         handle: &Handle,
         chunk: &PlannedChunk,
-        within: Option<&Range<u64>>,
+        within: Option<&ByteRuns>,
     ) -> Result<()> {
         handle.check_digests(chunk, within, |object, range| match self {
             Self::Fetched(fetched) if fetched.get(object, range).is_none() => Ok(None),
@@ -99,7 +159,7 @@ impl<'a> ChunkBytes<'a> {
         handle: &Handle,
         chunk: &PlannedChunk,
         column: Column,
-        touched: impl FnOnce() -> Range<u64>,
+        touched: impl FnOnce() -> ByteRuns,
     ) -> Result<Option<&'a [u8]>> {
         let mut parts = chunk.column_parts(column);
         let (Access::Direct { .. }, Some((_, part)), None) = (chunk.access, parts.next(), parts.next())
@@ -110,9 +170,7 @@ impl<'a> ChunkBytes<'a> {
             self.check(handle, chunk, None)?;
             return Ok(Some(&[]));
         }
-        let touched = touched();
-        let within = part.offset.saturating_add(touched.start)..part.offset.saturating_add(touched.end);
-        self.check(handle, chunk, Some(&within))?;
+        self.check(handle, chunk, Some(&touched().offset(part.offset)))?;
         let range = part.offset..part.offset.saturating_add(part.len);
         self.slice(handle, part.object, &range).map(|(_, slice)| Some(slice))
     }
@@ -130,7 +188,7 @@ impl<'a> ChunkBytes<'a> {
         column: Column,
         needed: Option<&Range<u64>>,
     ) -> Result<PartBytes> {
-        self.check(handle, chunk, needed)?;
+        self.check(handle, chunk, needed.cloned().map(ByteRuns::from).as_ref())?;
         chunk
             .column_parts(column)
             .map(|(_, part)| {
@@ -188,9 +246,9 @@ pub(crate) fn touched_range(chunk: &PlannedChunk, span: &DigestSpan<'_>) -> Rang
 /// over a whole chunk is for a piece of it. Such digests are streamed.
 fn fetched_blocks(chunk: &PlannedChunk, span: &DigestSpan<'_>) -> Option<(u32, Range<u64>)> {
     let touched = touched_range(chunk, span);
-    let (_, first, _) = span.blocks(&touched).next()?;
-    let (_, last, _) = span.blocks(&(touched.end.saturating_sub(1)..touched.end)).next()?;
-    let range = first.start..last.end;
+    let first = span.blocks(&touched).next()?;
+    let last = span.blocks(&(touched.end.saturating_sub(1)..touched.end)).next()?;
+    let range = first.range.start..last.range.end;
     let stored = chunk.parts.iter().filter(|part| part.object == span.object).map(|part| part.len);
     let allowed = stored.fold(GAP, u64::saturating_add);
     (range.end.saturating_sub(range.start) <= allowed).then_some((span.object, range))
@@ -298,6 +356,23 @@ pub(crate) fn fetch(handle: &Handle, batch: &Batch) -> Result<Fetched> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_are_those_of_a_box_without_the_gaps_between_distant_ones() {
+        // A series along the first of three axes: one cell in each plane of 32 KiB.
+        let series = ByteRuns::new(40, 4, [(3, 32_768), (1, 360), (1, 4)].into_iter());
+        assert_eq!(series.iter().collect::<Vec<_>>(), [40..44, 32_808..32_812, 65_576..65_580]);
+        assert_eq!(series.bounds(), 40..65_580);
+        // Near rows are one run; the order of the axes does not matter.
+        let window = ByteRuns::new(0, 4, [(8, 4), (2, 1 << 20), (10, 360)].into_iter()).offset(100);
+        assert_eq!(window.iter().collect::<Vec<_>>(), [100..3372, 1_048_676..1_051_948]);
+        let nested = ByteRuns::new(0, 1, [(2, 100_000), (2, 10_000)].into_iter());
+        assert_eq!(
+            nested.iter().collect::<Vec<_>>(),
+            [0..1, 10_000..10_001, 100_000..100_001, 110_000..110_001]
+        );
+        assert!(ByteRuns::from(5..9).iter().eq(std::iter::once(5..9)));
+    }
 
     #[test]
     fn near_spans_merge_far_ones_do_not() {

@@ -9,13 +9,13 @@ use bytes::Bytes;
 use tesseral_core::packing::Packing;
 use tesseral_core::{Advice, ArraySchema, ChunkStats, Error, Limits, Result};
 use tesseral_format::{
-    ArraySource, ChunkPlan, Column, ContainerSource, DigestSpan, DigestSpans, NonEmpty, Part, PlannedChunk,
-    Request, SourceLayer, Totals, Uncovered,
+    ArraySource, ChunkPlan, Column, ContainerSource, DigestBlock, DigestSpan, DigestSpans, NonEmpty, Part,
+    PlannedChunk, Request, SourceLayer, Totals, Uncovered,
 };
 use tesseral_store::{Store, StoreExt};
 
 use crate::fetch::reopen::{Origin, Reopen};
-use crate::fetch::touched_range;
+use crate::fetch::{ByteRuns, touched_range};
 use crate::physical::PhysicalSource;
 
 /// Number of bytes hashed at once if the bytes of a digest are not in memory together.
@@ -159,7 +159,7 @@ impl Handle {
         let mut spans = self.source.digests(chunk);
         spans.retain(|span| {
             let object = span.object;
-            span.blocks(&span.range).any(|(number, ..)| !verified.contains(object, number))
+            span.blocks(&span.range).any(|block| !verified.contains(object, block.number))
         });
         spans
     }
@@ -184,26 +184,63 @@ impl Handle {
     pub(crate) fn check_digests<'b>(
         &self,
         chunk: &PlannedChunk,
-        within: Option<&Range<u64>>,
+        within: Option<&ByteRuns>,
         read: impl Fn(u32, &Range<u64>) -> Result<Option<&'b [u8]>>,
     ) -> Result<()> {
         let Some(verified) = &self.verified else { return Ok(()) };
         for span in self.source.digests(chunk) {
-            let touched = within.cloned().unwrap_or_else(|| touched_range(chunk, &span));
-            for (number, range, expected) in span.blocks(&touched) {
-                if verified.contains(span.object, number) {
-                    continue;
+            let all = within.map_or_else(|| touched_range(chunk, &span), ByteRuns::bounds);
+            match within.filter(|_| !span.is_single()) {
+                None => self.check_blocks(verified, &span, &all, &all, &read)?,
+                Some(runs) => {
+                    runs.iter().try_for_each(|run| self.check_blocks(verified, &span, &run, &all, &read))?
                 }
-                // Nothing is read for an empty range.
-                let bytes = if range.is_empty() { Some(&[][..]) } else { read(span.object, &range)? };
-                let Some(bytes) = bytes else {
-                    self.stream_digests(verified, &span, &touched)?;
-                    break;
-                };
-                self.compare_digest(span.object, &range, expected, xxhash_rust::xxh3::xxh3_64(bytes))?;
-                verified.insert(span.object, number);
             }
         }
+        Ok(())
+    }
+
+    /// Verifies the blocks of a span that intersect a range. If `read` lacks one, all blocks of `all` are streamed.
+    fn check_blocks<'b>(
+        &self,
+        verified: &VerifiedBlocks,
+        span: &DigestSpan<'_>,
+        touched: &Range<u64>,
+        all: &Range<u64>,
+        read: impl Fn(u32, &Range<u64>) -> Result<Option<&'b [u8]>>,
+    ) -> Result<()> {
+        for block in span.blocks(touched) {
+            if verified.contains(span.object, block.number) {
+                continue;
+            }
+            self.check_root(verified, span)?;
+            // Nothing is read for an empty range.
+            let bytes = if block.range.is_empty() { Some(&[][..]) } else { read(span.object, &block.range)? };
+            let Some(bytes) = bytes else {
+                return self.stream_digests(verified, span, all);
+            };
+            self.compare_digest(span.object, &block, block.compute(bytes))?;
+            verified.insert(span.object, block.number);
+        }
+        Ok(())
+    }
+
+    /// Verifies the digests of blocks by the digest over them.
+    fn check_root(&self, verified: &VerifiedBlocks, span: &DigestSpan<'_>) -> Result<()> {
+        let Some((number, expected, digests)) = span.root() else { return Ok(()) };
+        if verified.contains(span.object, number) {
+            return Ok(());
+        }
+        let computed = xxhash_rust::xxh3::xxh3_64(digests);
+        if computed != expected {
+            let object = self.store.describe(&self.source.object(span.object));
+            let detail = format!(
+                "checksum mismatch over the digests of its blocks: expected {expected:016x}, computed {computed:016x}"
+            );
+            return Err(Error::corrupt("a chunk", object, span.range.start, detail)
+                .hint(Advice::from("restore the file from a copy").or(Advice::SkipDigests)));
+        }
+        verified.insert(span.object, number);
         Ok(())
     }
 
@@ -216,14 +253,16 @@ impl Handle {
         touched: &Range<u64>,
     ) -> Result<()> {
         let _one_at_a_time = verified.streaming.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check_root(verified, span)?;
         let object = self.source.object(span.object);
         // Small blocks are read many at a time.
         let mut held = (0..0, Bytes::new());
-        for (number, range, expected) in span.blocks(touched) {
-            if verified.contains(span.object, number) {
+        for block in span.blocks(touched) {
+            if verified.contains(span.object, block.number) {
                 continue;
             }
-            let mut hasher = xxhash_rust::xxh3::Xxh3Default::new();
+            let mut hasher = block.hasher();
+            let range = &block.range;
             let mut at = range.start;
             while at < range.end {
                 let end = range.end.min(at.saturating_add(STREAMED));
@@ -239,15 +278,16 @@ impl Handle {
                 hasher.update(bytes);
                 at = end;
             }
-            self.compare_digest(span.object, &range, expected, hasher.digest())?;
-            verified.insert(span.object, number);
+            self.compare_digest(span.object, &block, hasher.finish())?;
+            verified.insert(span.object, block.number);
         }
         Ok(())
     }
 
     /// Compares the computed digest of a range of an object with the stored one.
-    fn compare_digest(&self, object: u32, range: &Range<u64>, expected: u64, computed: u64) -> Result<()> {
-        if computed != expected {
+    fn compare_digest(&self, object: u32, block: &DigestBlock, computed: u64) -> Result<()> {
+        let DigestBlock { range, expected, .. } = block;
+        if computed != *expected {
             let object = self.store.describe(&self.source.object(object));
             let detail = format!(
                 "checksum mismatch over {} stored bytes: expected {expected:016x}, computed {computed:016x}",

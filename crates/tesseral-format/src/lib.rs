@@ -17,6 +17,7 @@ mod container;
 mod contiguous;
 pub mod convention;
 mod create_options;
+mod digest;
 mod edit;
 mod format;
 mod hierarchy;
@@ -36,6 +37,7 @@ pub use contiguous::{CONTIGUOUS_CHUNK, contiguous_chunk_shape, first_cell};
 pub use create_options::{
     CreateOption, CreateOptions, Domains, FormatOptions, OptionInfo, OptionSet, OptionTable, OptionType,
 };
+pub use digest::{BlockHasher, Digest, DigestBlock, DigestSpan, DigestSpans};
 pub use edit::{Change, Consolidate, Consolidated, Edit, MaintenancePart, Vacuumed};
 pub use format::{
     AppendOptions, AuditOptions, AuditReport, Capabilities, Depth, Format, OpenOptions, Probe, Repair,
@@ -48,9 +50,7 @@ pub use messages::{
 };
 pub use plan::{Access, ChunkPlan, Cover, Delete, Part, PlannedChunk, Role, Uncovered};
 pub use request::{CoordinateRanges, Request, Target};
-pub use source::{
-    ArraySource, ChunkInfo, Digest, DigestSpan, DigestSpans, ImpliedBytes, NonEmpty, StoredForm, Totals,
-};
+pub use source::{ArraySource, ChunkInfo, ImpliedBytes, NonEmpty, StoredForm, Totals};
 pub use source_layer::SourceLayer;
 pub use tesseral_codec::Contexts;
 pub use tesseral_core as core;

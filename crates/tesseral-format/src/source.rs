@@ -9,7 +9,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, Result, Scalar};
 
-use crate::{ChunkPlan, Column, ColumnMut, Part, PlannedChunk, Request, Scratch};
+use crate::{ChunkPlan, Column, ColumnMut, DigestSpans, Part, PlannedChunk, Request, Scratch};
 
 /// Description of a chunk for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,74 +39,6 @@ pub struct Totals {
     /// Whether they carry digests.
     pub digests: bool,
 }
-
-/// A stored digest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Digest<'a> {
-    /// XXH3-64 with seed 0 over all bytes of a span.
-    Xxh3(u64),
-    /// XXH3-64 with seed 0 of each block of `block` bytes; the last block can be shorter.
-    Xxh3Blocks {
-        /// Block size in bytes.
-        block: u64,
-        /// One digest per block.
-        digests: &'a [u64],
-    },
-}
-
-/// Stored bytes and their expected digest.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DigestSpan<'a> {
-    /// Index of the object, for [`ArraySource::object`].
-    pub object: u32,
-    /// The covered byte range.
-    pub range: Range<u64>,
-    /// Number of the first block. Block numbers are unique within an object, so that they identify verified blocks.
-    pub number: u64,
-    /// The expected digest.
-    pub digest: Digest<'a>,
-}
-
-impl<'a> DigestSpan<'a> {
-    /// Creates a span with a single digest.
-    pub fn single(object: u32, range: Range<u64>, number: u64, xxh3: u64) -> Self {
-        Self { object, range, number, digest: Digest::Xxh3(xxh3) }
-    }
-
-    /// Blocks of the span that intersect `within`: number, byte range and expected digest. An empty span is one block.
-    pub fn blocks(&self, within: &Range<u64>) -> impl Iterator<Item = (u64, Range<u64>, u64)> + use<'a> {
-        let (single, block, digests) = match self.digest {
-            Digest::Xxh3(digest) => (Some(digest), u64::MAX, &[][..]),
-            Digest::Xxh3Blocks { block, digests } => (None, block.max(1), digests),
-        };
-        let (number, range) = (self.number, self.range.clone());
-        let index = |at: u64| usize::try_from(at.saturating_sub(range.start) / block).unwrap_or(usize::MAX);
-        let first = index(within.start).min(digests.len());
-        let end = index(within.end.saturating_sub(1)).saturating_add(1).clamp(first, digests.len());
-        let touched = range.is_empty() || (within.start < range.end && range.start < within.end);
-        let each = single.into_iter().chain(digests[first..end].iter().copied()).filter(move |_| touched);
-        (first as u64..).zip(each).map(move |(i, digest)| {
-            let start = range.start.saturating_add(i.saturating_mul(block)).min(range.end);
-            (number.saturating_add(i), start..start.saturating_add(block).min(range.end), digest)
-        })
-    }
-
-    /// Returns whether the span contains a range of an object.
-    pub fn covers(&self, object: u32, range: &Range<u64>) -> bool {
-        let held = match self.digest {
-            Digest::Xxh3(_) => true,
-            Digest::Xxh3Blocks { block, digests } => {
-                (digests.len() as u64).saturating_mul(block)
-                    >= self.range.end.saturating_sub(self.range.start)
-            }
-        };
-        held && self.object == object && self.range.start <= range.start && range.end <= self.range.end
-    }
-}
-
-/// Spans with digests, usually one per part.
-pub type DigestSpans<'a> = SmallVec<[DigestSpan<'a>; 1]>;
 
 /// Bytes outside a chunk's parts that a reader skips because they follow from other metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,15 +9,14 @@ use tesseral_core::schema::Labels;
 use tesseral_core::{ArraySchema, ChunkGrid, ChunkStats, Coords, Error, Result, Scalar, Value};
 use tesseral_format::convention::KEY;
 use tesseral_format::{
-    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpan, DigestSpans, PlannedChunk, Request,
-    Scratch, StoredForm, Totals,
+    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpans, PlannedChunk, Request, Scratch,
+    StoredForm, Totals,
 };
 
 use crate::layout::Digests;
 use crate::open::TetCatalog;
 use crate::stats::FillRule;
 use crate::wire::chunk_index::{IndexRow, ZSTD, codec_name};
-use crate::wire::digest_region::DigestRegion;
 use crate::wire::directory::DatasetRecord;
 use crate::wire::metadata::DatasetMetadata;
 
@@ -145,10 +144,9 @@ impl ArraySource for TetArray {
 
     fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
         let span = || {
-            let Digests::Present { chunks, .. } = &self.catalog.layout.digests else { return None };
+            let Digests::Present { table, .. } = &self.catalog.layout.digests else { return None };
             let row = self.row(chunk)?;
-            let range = row.payload_offset.get()..row.payload_end()?;
-            Some(DigestSpan::single(0, range, chunk.id, DigestRegion::get(chunks, chunk.id)?))
+            table.span(chunk.id, row.payload_offset.get()..row.payload_end()?)
         };
         span().into_iter().collect()
     }

@@ -1,14 +1,16 @@
 //! Parsed and validated metadata of one file, without payloads.
 
 use std::fmt;
+use std::ops::Range;
 
 use bytes::Bytes;
 use tesseral_core::{Advice, ChunkGrid, Error, Limits, Result};
+use tesseral_format::{Digest, DigestSpan};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::source::FileBytes;
 use crate::wire::chunk_index::{self, IndexHeader, IndexRow};
-use crate::wire::digest_region::{self, DigestRegion};
+use crate::wire::digest_region::{self, DigestRegion, Extent, RowDigest, row_digest};
 use crate::wire::directory::{self, DatasetRecord};
 use crate::wire::footer::{FileRange, FooterJson, FooterTail, TAIL_LEN};
 use crate::wire::json::JsonObject;
@@ -55,13 +57,44 @@ pub(crate) struct TetFooter {
     pub metadata: Option<FooterMetadata>,
 }
 
+/// Largest table of block digests in bytes that is read from a store whose bytes are not resident.
+const SMALL_TABLE: u64 = 256 << 10;
+
+/// Digests of rows and of blocks of rows.
+#[derive(Debug)]
+pub(crate) struct DigestTable {
+    rows: Bytes,
+    /// Block size in bytes; 0 without blocks.
+    block: u64,
+    /// Number of digests of blocks.
+    count: u64,
+    /// The digests of blocks; empty if they were not read.
+    blocks: Bytes,
+}
+
+impl DigestTable {
+    /// The digest of a chunk that is stored at `range`.
+    pub(crate) fn span(&self, row: u64, range: Range<u64>) -> Option<DigestSpan<'_>> {
+        let RowDigest { digest: root, first_block } = row_digest(&self.rows, self.block != 0, row)?;
+        // Numbers of rows follow those of blocks.
+        let number = self.count.saturating_add(row);
+        let Some(first) = first_block else { return Some(DigestSpan::single(0, range, number, root)) };
+        let count = range.end.saturating_sub(range.start).div_ceil(self.block);
+        let index = |n: u64| usize::try_from(n).ok();
+        let found = index(first).zip(first.checked_add(count).and_then(index));
+        let digests = found.and_then(|(start, end)| self.blocks.as_chunks::<8>().0.get(start..end));
+        let digest = Digest::Xxh3Tree { block: self.block, root, number, digests };
+        Some(DigestSpan { object: 0, range, number: first, digest })
+    }
+}
+
 /// State of the digests.
 #[derive(Debug)]
 pub(crate) enum Digests {
     /// The file has none, or verification is disabled.
     Absent,
     /// One digest per row; `keyed` if the footer refers to the region.
-    Present { region: FileRange, chunks: Bytes, keyed: bool },
+    Present { region: FileRange, table: DigestTable, keyed: bool },
     /// A digest region that does not match the file.
     Unusable { region: FileRange, error: Error },
 }
@@ -381,40 +414,61 @@ pub(crate) fn find_digests(
 ) -> Result<Digests> {
     let entries = head.header.entry_count;
     let keyed = footer.and_then(|f| f.json.digests_ref).map(|d| d.region);
-    let region = match keyed {
+    let mut region = match keyed {
         Some(region) => region,
         None => {
-            let probe = align8(head.last_payload_end()).zip(digest_region::length(entries));
-            let Some((offset, len)) = probe else { return Ok(Digests::Absent) };
-            let fits = offset.checked_add(len).is_some_and(|end| end <= payload_len);
+            let Some(offset) = align8(head.last_payload_end()) else { return Ok(Digests::Absent) };
+            let fits = offset.checked_add(digest_region::MIN_LEN).is_some_and(|end| end <= payload_len);
             if head.datasets.is_empty() || !fits {
                 return Ok(Digests::Absent);
             }
-            FileRange { offset, len }
+            // The length is known after its first bytes.
+            FileRange { offset, len: digest_region::MIN_LEN }
         }
     };
-    let read = || -> Result<Option<Bytes>> {
-        let end = region.end().filter(|end| *end <= payload_len && region.offset >= head.end);
-        let end = end.ok_or_else(|| {
+    let mut read = || -> Result<Option<DigestTable>> {
+        let outside = |region: FileRange| {
             let detail = format!("{} bytes at {} are outside the payload area", region.len, region.offset);
             Error::corrupt("digest region", &source.object, region.offset, detail)
-        })?;
-        if keyed.is_none()
-            && source.get(region.offset..region.offset + 4, "digest region")?[..] != digest_region::MAGIC
-        {
+        };
+        let inside = |region: FileRange| {
+            region
+                .end()
+                .filter(|end| *end <= payload_len && region.offset >= head.end)
+                .ok_or_else(|| outside(region))
+        };
+        let end = inside(region)?;
+        let start =
+            source.get(region.offset..end.min(region.offset + digest_region::MIN_LEN), "digest region")?;
+        if keyed.is_none() && start.get(..4) != Some(&digest_region::MAGIC[..]) {
             return Ok(None);
         }
-        let bytes = source.get(region.offset..end, "digest region")?;
+        let extent = Extent::parse(&mut Cursor::at_offset(&source.object, &start, region.offset), entries)?;
+        if keyed.is_none() {
+            region.len = extent.total_len();
+            inside(region)?;
+        } else if region.len != extent.total_len() {
+            let detail = format!("{} bytes, expected {}", region.len, extent.total_len());
+            return Err(Error::corrupt("digest region", &source.object, region.offset, detail));
+        }
+        let rows_end = region.offset + extent.rows_len;
+        let bytes = source.get(region.offset..rows_end, "digest region")?;
         let parsed =
-            DigestRegion::parse(&mut Cursor::at_offset(&source.object, &bytes, region.offset), entries)?;
+            DigestRegion::parse(&mut Cursor::at_offset(&source.object, &bytes, region.offset), extent)?;
         if parsed.catalog != xxh3_64(&head.catalog) {
             let detail = "digest mismatch of directory and chunk index";
             return Err(Error::corrupt("chunk index", &source.object, directory::OFFSET, detail));
         }
-        Ok(Some(bytes.slice_ref(parsed.chunks)))
+        // Without the digests of blocks, a chunk is verified as a whole. They are not worth a large read.
+        let blocks = match source.is_resident() || extent.blocks_len <= SMALL_TABLE {
+            true => source.get(rows_end..rows_end + extent.blocks_len, "digest region")?,
+            false => Bytes::new(),
+        };
+        let rows = bytes.slice_ref(parsed.rows);
+        Ok(Some(DigestTable { rows, block: parsed.block.into(), count: parsed.blocks, blocks }))
     };
     match read() {
-        Ok(Some(chunks)) => Ok(Digests::Present { region, chunks, keyed: keyed.is_some() }),
+        Ok(Some(table)) => Ok(Digests::Present { region, table, keyed: keyed.is_some() }),
         Ok(None) => Ok(Digests::Absent),
         Err(error) if keyed.is_some() && error.is_damage() => {
             Err(error.hint(Advice::from("restore the file from a copy").or(Advice::SkipDigests)))

@@ -57,6 +57,11 @@ impl<'a> FileBytes<'a> {
         Self { object: "the bytes".to_owned(), len: bytes.len() as u64, bytes: SourceBytes::Slice(bytes) }
     }
 
+    /// Returns whether bytes are at hand without a read.
+    pub(crate) fn is_resident(&self) -> bool {
+        !matches!(self.bytes, SourceBytes::Windows { .. })
+    }
+
     /// Returns the bytes of a range that contains `what`. Checks the range before allocating.
     pub(crate) fn get(&self, range: Range<u64>, what: &str) -> Result<Bytes> {
         if range.start > range.end || range.end > self.len {

@@ -28,7 +28,7 @@ use zerocopy::IntoBytes;
 pub(crate) use self::array::held_attribute;
 use self::array::{ArrayState, text_of};
 use crate::wire::chunk_index::{IndexHeader, IndexRow, RAW};
-use crate::wire::digest_region::DigestRegion;
+use crate::wire::digest_region::{self, DigestRegion, RowDigest};
 use crate::wire::directory;
 use crate::wire::footer::{DigestsRef, FileRange, FooterJson, FooterTail, HistoryEvent, MAX_JSON, MAX_SPILL};
 use crate::wire::json::JsonObject;
@@ -78,6 +78,8 @@ struct WritePlan {
     fixed: Option<Vec<u64>>,
     /// End of the payloads, if all arrays are raw.
     fixed_end: u64,
+    /// Size of the blocks of raw chunks that have digests of their own.
+    block: u32,
 }
 
 /// State of each chunk.
@@ -85,6 +87,8 @@ struct WritePlan {
 struct WriteProgress {
     /// One per row, in canonical order.
     chunks: Vec<StoredRow>,
+    /// Digests of the blocks of raw chunks, in the order of arrival.
+    blocks: Vec<[u8; 8]>,
     zones: Vec<Zone>,
     /// Offset of the next payload, if offsets are not fixed.
     end: u64,
@@ -96,7 +100,25 @@ struct StoredRow {
     /// 0: not written yet.
     offset: u64,
     len: u64,
-    digest: u64,
+    digest: RowDigest,
+}
+
+impl WriteProgress {
+    /// Digests of the rows, and those of their blocks in the order of the rows.
+    fn digests(&self, block: u32) -> Result<(Vec<RowDigest>, Vec<[u8; 8]>)> {
+        let mut rows = alloc::with_capacity("digests of chunks", self.chunks.len())?;
+        let mut table = alloc::with_capacity("digests of blocks", self.blocks.len())?;
+        for StoredRow { len, digest, .. } in &self.chunks {
+            let first_block = digest.first_block.map(|_| table.len() as u64);
+            rows.push(RowDigest { first_block, ..*digest });
+            if let Some(first) = digest.first_block {
+                // Both fit, because `push` added them to the list.
+                let count = len.div_ceil(block.into()) as usize;
+                table.extend_from_slice(&self.blocks[first as usize..first as usize + count]);
+            }
+        }
+        Ok((rows, table))
+    }
 }
 
 impl TetWriter {
@@ -197,7 +219,9 @@ impl TetWriter {
             fixed_end = fixed_end.checked_add(array.bytes()).ok_or_else(overflow)?;
         }
         let fixed = self.arrays.iter().all(|a| a.level.is_none()).then_some(starts);
-        Ok(WritePlan { head, first_row, rows, payloads, fixed, fixed_end })
+        let raw = self.arrays.iter().filter(|a| a.level.is_none()).map(|a| a.bytes());
+        let block = digest_region::block_size(raw.fold(0, u64::saturating_add));
+        Ok(WritePlan { head, first_row, rows, payloads, fixed, fixed_end, block })
     }
 
     fn store(&self, at: u64, bytes: &[u8]) -> Result<()> {
@@ -299,7 +323,8 @@ impl TetWriter {
         let region = if digests {
             let offset = end.next_multiple_of(8);
             let mut bytes = vec![0; usize::try_from(offset - end).unwrap_or(0)];
-            DigestRegion::write(catalog, progress.chunks.iter().map(|c| c.digest), &mut bytes);
+            let (rows, table) = progress.digests(plan.block)?;
+            DigestRegion::write(catalog, plan.block, rows.into_iter(), &table, &mut bytes);
             self.store(end, &bytes)?;
             end += bytes.len() as u64;
             Some(FileRange { offset, len: end - offset })
@@ -427,7 +452,13 @@ impl Writer for TetWriter {
             (true, None) => return refuse("the chunk has no statistics".to_owned()),
             (_, zone) => zone,
         };
-        let digest = if self.digests { xxh3_64(&part.bytes) } else { 0 };
+        let blocks =
+            if self.digests && codec == RAW { block_digests(&part.bytes, plan.block) } else { Vec::new() };
+        let digest = match (self.digests, blocks.is_empty()) {
+            (false, _) => 0,
+            (true, true) => xxh3_64(&part.bytes),
+            (true, false) => xxh3_64(blocks.as_flattened()),
+        };
         let linear = state.grid.linear(&chunk.coords);
         let row = usize::try_from(plan.first_row[array] + linear).map_err(|_| too_many_chunks(plan.rows))?;
         let mut progress = self.progress();
@@ -443,7 +474,10 @@ impl Writer for TetWriter {
                 offset
             }
         };
-        progress.chunks[row] = StoredRow { offset, len, digest };
+        let first_block = (!blocks.is_empty()).then_some(progress.blocks.len() as u64);
+        alloc::reserve("digests of blocks", &mut progress.blocks, blocks.len())?;
+        progress.blocks.extend_from_slice(&blocks);
+        progress.chunks[row] = StoredRow { offset, len, digest: RowDigest { digest, first_block } };
         progress.pushed += 1;
         if let Some(zone) = zone.filter(|_| self.statistics) {
             progress.zones[row] = zone;
@@ -506,6 +540,15 @@ impl Writer for TetWriter {
         self.staged.set_len(len)?;
         self.staged.publish()
     }
+}
+
+/// Digests of the blocks of a raw chunk; none if it is not longer than a block.
+fn block_digests(bytes: &[u8], block: u32) -> Vec<[u8; 8]> {
+    let block = usize::try_from(block).unwrap_or(usize::MAX);
+    if bytes.len() <= block {
+        return Vec::new();
+    }
+    bytes.chunks(block).map(|bytes| xxh3_64(bytes).to_le_bytes()).collect()
 }
 
 /// Zone maps are passed from `encode` to `push` as statistics: `nulls` includes NaN, as in zone maps.

@@ -32,8 +32,8 @@ fn read_table(
         let Some(span) = digests else { return store.read(object, range) };
         if range.start < held.0.start || held.0.end < range.end {
             let blocks = || span.blocks(&range);
-            let start = blocks().next().map_or(range.start, |(_, block, _)| block.start);
-            let end = blocks().last().map_or(range.end, |(_, block, _)| block.end);
+            let start = blocks().next().map_or(range.start, |block| block.range.start);
+            let end = blocks().last().map_or(range.end, |block| block.range.end);
             held = (start..end, store.read(object, start..end)?);
             check_blocks(store, object, span, start, &held.1)?;
         }

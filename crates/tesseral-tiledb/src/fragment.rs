@@ -657,11 +657,12 @@ pub(crate) fn check_blocks(
     bytes: &[u8],
 ) -> Result<()> {
     let held = start..start.saturating_add(bytes.len() as u64);
-    for (_, range, expected) in span.blocks(&held) {
+    for digest in span.blocks(&held) {
+        let (range, expected) = (&digest.range, digest.expected);
         let at = |n: u64| n.checked_sub(start).and_then(|n| usize::try_from(n).ok());
         let block = at(range.start).zip(at(range.end)).and_then(|(from, to)| bytes.get(from..to));
         let block = block.ok_or_else(|| Error::internal("the range is not aligned to blocks"))?;
-        let computed = xxhash_rust::xxh3::xxh3_64(block);
+        let computed = digest.compute(block);
         if computed != expected {
             let detail = format!("checksum mismatch: expected {expected:016x}, computed {computed:016x}");
             return Err(Error::corrupt("a tile", store.describe(object), range.start, detail));

@@ -125,11 +125,11 @@ fn large_tiles_are_hashed_in_blocks() {
         let [span] = spans.as_slice() else { panic!("{spans:?}") };
         let Digest::Xxh3Blocks { block, digests } = span.digest else { panic!("{span:?}") };
         assert_eq!((block, digests.len()), (16 << 10, 3));
-        numbers.extend(span.blocks(&span.range).map(|(number, ..)| number));
+        numbers.extend(span.blocks(&span.range).map(|block| block.number));
         // A window reads only the blocks that contain it.
         let start = span.range.start;
         let window =
-            span.blocks(&(start + 20_000..start + 20_008)).map(|(_, range, _)| (range.start, range.end));
+            span.blocks(&(start + 20_000..start + 20_008)).map(|block| (block.range.start, block.range.end));
         assert_eq!(window.collect::<Vec<_>>(), [(start + 16_384, start + 32_768)]);
     }
     assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);

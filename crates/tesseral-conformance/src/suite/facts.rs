@@ -136,9 +136,12 @@ pub fn digests_match(format: &dyn Format, fixture: &Fixture) -> Result<(), Viola
             }
             for span in &spans {
                 let object = source.object(span.object);
-                for (_, range, expected) in span.blocks(&span.range) {
-                    let bytes = check.must("read", container.store().read(&object, range))?;
-                    check.same("digest", &xxh3_64(&bytes), &expected)?;
+                for block in span.blocks(&span.range) {
+                    let bytes = check.must("read", container.store().read(&object, block.range.clone()))?;
+                    check.same("digest", &block.compute(&bytes), &block.expected)?;
+                }
+                if let Some((_, expected, digests)) = span.root() {
+                    check.same("digest of digests", &xxh3_64(digests), &expected)?;
                 }
             }
             for implied in source.implied_bytes(chunk) {

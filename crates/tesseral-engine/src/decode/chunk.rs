@@ -8,7 +8,7 @@ use tesseral_core::schema::Field;
 use tesseral_core::{Error, Order, Region, Result, Selection, alloc};
 use tesseral_format::{Access, Column, ColumnMut, PlannedChunk, Scratch};
 
-use crate::fetch::PartBytes;
+use crate::fetch::{ByteRuns, PartBytes};
 use crate::handle::Handle;
 use crate::paint::sink::Strides;
 
@@ -135,10 +135,12 @@ impl<'a> ChunkCells<'a> {
         Self { shared, ..self }
     }
 
-    /// Stored bytes of the selected cells, from the first to the last.
-    pub(crate) fn touched(&self, part: &Selection) -> Range<u64> {
-        let Range { start, end } = locate_selection(self.tile, self.order, self.size, part).cells;
-        start.saturating_mul(self.size as u64)..end.saturating_mul(self.size as u64)
+    /// Stored bytes of the selected cells.
+    pub(crate) fn touched(&self, part: &Selection) -> ByteRuns {
+        let placement = locate_selection(self.tile, self.order, self.size, part);
+        let counts = part.slices().iter().map(|slice| slice.count());
+        let steps = counts.zip(&placement.strides).map(|(count, stride)| (count, *stride as u64));
+        ByteRuns::new(placement.start as u64, self.size as u64, steps)
     }
 
     /// Placement of the selection in the stored cells, for a direct chunk.

@@ -9,7 +9,7 @@ use tesseral_format::{Access, ChunkPlan, Column, PlannedChunk, Request, Uncovere
 use crate::decode::buffer::Buffer;
 use crate::decode::chunk::{ChunkCells, Workspace, with_workspace};
 use crate::fetch::ahead::{self, ReadAhead};
-use crate::fetch::{self, Batch, ChunkBytes, Fetched, PartBytes, Resident};
+use crate::fetch::{self, Batch, ByteRuns, ChunkBytes, Fetched, PartBytes, Resident};
 use crate::handle::Handle;
 use crate::missing::validity;
 use crate::options::Options;
@@ -703,8 +703,9 @@ fn check_digests(
 ) -> Result<()> {
     use rayon::prelude::*;
     let source = ChunkBytes::Resident(resident);
+    let range = ByteRuns::from(range.clone());
     let check = |chunk: &PlannedChunk| -> Result<()> {
-        source.check(handle, chunk, Some(range)).map_err(|e| handle.locate(chunk, e))
+        source.check(handle, chunk, Some(&range)).map_err(|e| handle.locate(chunk, e))
     };
     let chunks = &prepared.plan.chunks;
     if !chunks.iter().any(|chunk| !handle.pending_digests(chunk).is_empty()) {
