@@ -3,6 +3,7 @@
 
 pub mod codec;
 pub mod digests;
+pub mod grib;
 pub mod messages;
 pub mod netcdf;
 pub mod npy;

@@ -120,37 +120,85 @@ impl SimplePacking {
     /// # Errors
     /// `Codec` when `src` ends before the last value.
     pub fn decode_into(&self, src: &[u8], first: u64, dst: &mut [u8]) -> Result<()> {
-        let count = dst.len() / 8;
-        let bits = self.bits as usize;
-        let start = usize::try_from(first).ok().and_then(|n| n.checked_mul(bits));
-        let end = start.and_then(|start| start.checked_add(count.checked_mul(bits)?));
-        let (Some(start), Some(_)) = (start, end.filter(|end| end.div_ceil(8) <= src.len())) else {
-            return Err(fault(format!(
-                "truncated: {} bytes do not hold {count} values of {bits} bits",
-                src.len()
-            )));
-        };
+        let start = first.saturating_mul(u64::from(self.bits));
+        let bit = first_bit(src, start, self.bits, dst.len() / 8)?;
         // The product is rounded before the addition, as in the reference: no fused multiply-add.
         let step = 2_f64.powi(self.binary) * 10_f64.powi(-self.decimal);
-        let (first, out) = (start.checked_div(bits).unwrap_or(0), dst.as_chunks_mut().0);
+        let out = dst.as_chunks_mut().0;
         match self.bits {
             // Not computed by an addition: the reference value may be −0.
             0 => out.fill(self.reference.to_ne_bytes()),
             // A number below 2^52 becomes the low mantissa bits of 2^52 plus itself; all of this is exact.
-            1..=52 => bits::unpack(src, first, self.bits, out, |q| {
+            1..=52 => bits::unpack(src, bit, self.bits, out, |q| {
                 let number = f64::from_bits(q | SHIFT.to_bits()) - SHIFT;
                 (self.reference + step * number).to_ne_bytes()
             }),
             // Numbers below 2^63 are converted as signed integers, which takes one instruction.
-            53..=63 => bits::unpack_wide(src, first, self.bits, out, |q| {
+            53..=63 => bits::unpack_wide(src, bit, self.bits, out, |q| {
                 (self.reference + step * q.cast_signed() as f64).to_ne_bytes()
             }),
-            _ => bits::unpack_wide(src, first, self.bits, out, |q| {
+            _ => bits::unpack_wide(src, bit, self.bits, out, |q| {
                 (self.reference + step * q as f64).to_ne_bytes()
             }),
         }
         Ok(())
     }
+}
+
+/// Returns the first bit of `count` numbers of `width` bits that begin at `bit`, if `src` holds all of them.
+fn first_bit(src: &[u8], bit: u64, width: u32, count: usize) -> Result<usize> {
+    let start = usize::try_from(bit).ok();
+    let end = start.and_then(|start| start.checked_add(count.checked_mul(width as usize)?));
+    match (start, end) {
+        (Some(start), Some(end)) if end.div_ceil(8) <= src.len() => Ok(start),
+        _ => Err(fault(format!("truncated: {} bytes do not hold {count} values of {width} bits", src.len()))),
+    }
+}
+
+/// Unpacks unsigned numbers of `width` bits, the first of which begins at bit `bit`, and converts each to a cell of 8 bytes.
+///
+/// # Errors
+/// `Codec` when `src` ends before the last number, or the width exceeds 64.
+pub fn unpack_with(
+    src: &[u8],
+    bit: u64,
+    width: u32,
+    out: &mut [[u8; 8]],
+    cell: impl Fn(u64) -> [u8; 8],
+) -> Result<()> {
+    if width > 64 {
+        return Err(fault(format!("{width} bits per value exceed 64")));
+    }
+    let bit = first_bit(src, bit, width, out.len())?;
+    match width {
+        0 => out.fill(cell(0)),
+        1..=52 => bits::unpack(src, bit, width, out, cell),
+        _ => bits::unpack_wide(src, bit, width, out, cell),
+    }
+    Ok(())
+}
+
+/// As [`unpack_with`], for runs of few numbers: without the loops that are compiled per width and instruction set.
+///
+/// # Errors
+/// As [`unpack_with`].
+#[inline]
+pub fn unpack_run(
+    src: &[u8],
+    bit: u64,
+    width: u32,
+    out: &mut [[u8; 8]],
+    cell: impl Fn(u64) -> [u8; 8],
+) -> Result<()> {
+    if width > 64 {
+        return Err(fault(format!("{width} bits per value exceed 64")));
+    }
+    let bit = first_bit(src, bit, width, out.len())?;
+    match width {
+        0 => out.fill(cell(0)),
+        _ => bits::unpack_rest(src, bit, width, out, 0, cell),
+    }
+    Ok(())
 }
 
 /// Converts values to step counts, rounded half away from zero and clamped to 0..=largest; false when a value is not finite.

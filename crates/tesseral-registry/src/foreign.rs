@@ -12,14 +12,7 @@ struct Foreign {
     advice: &'static str,
 }
 
-const FOREIGN: [Foreign; 16] = [
-    Foreign {
-        magic: b"GRIB",
-        extensions: &[".grib", ".grib1", ".grib2", ".grb", ".grb2"],
-        advice: "this is a GRIB file: open it with the Python package cfgrib and write it from there \
-                 (xarray.open_dataset(source, engine=\"cfgrib\").tesseral.to_tet(\"out.tet\")), or convert it to NetCDF with \
-                 grib_to_netcdf of ecCodes",
-    },
+const FOREIGN: [Foreign; 15] = [
     Foreign {
         magic: b"PAR1",
         extensions: &[".parquet"],
@@ -124,7 +117,6 @@ mod tests {
         let words = |name, head: &[u8]| {
             advice(&Probe { name, head, entries: None }).map(|advice| advice.to_string()).unwrap_or_default()
         };
-        assert!(words("x", b"GRIB....").contains("cfgrib"));
         assert!(words("x.csv", b"a,b").contains("table"));
         // The content counts more than the name.
         assert!(words("x.csv", b"PAR1").contains("Parquet"));

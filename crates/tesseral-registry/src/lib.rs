@@ -28,6 +28,8 @@ static BUILT_IN: &[&dyn Format] = &[
     &tesseral_netcdf3::NetCdf3Format,
     #[cfg(feature = "hdf5")]
     &tesseral_hdf5::Hdf5Format,
+    #[cfg(feature = "grib")]
+    &tesseral_grib::GribFormat,
 ];
 
 /// Formats that programs registered, in order of registration.

@@ -131,39 +131,36 @@ fn pack_wide(numbers: &[u64], width: u32, bytes: &mut [u8]) {
     }
 }
 
-/// Converts the numbers of up to 52 bits from `first` on to values; `bytes` holds all of them.
+/// Converts the numbers of up to 52 bits from bit `bit` on to values; `bytes` holds all of them.
 #[multiversion(targets("x86_64+avx2+bmi2"))]
 pub(super) fn unpack<F: Fn(u64) -> [u8; 8]>(
     bytes: &[u8],
-    first: usize,
+    bit: usize,
     width: u32,
     out: &mut [[u8; 8]],
     value: F,
 ) {
-    unpack_narrow(bytes, first, width, out, value);
+    unpack_narrow(bytes, bit, width, out, value);
 }
 
 #[inline(always)]
-fn unpack_narrow(
+pub(super) fn unpack_narrow(
     bytes: &[u8],
-    first: usize,
+    bit: usize,
     width: u32,
     out: &mut [[u8; 8]],
     value: impl Fn(u64) -> [u8; 8],
 ) {
-    let bit = first * width as usize;
     let whole = &bytes[bit / 8..];
     match width {
+        _ if !bit.is_multiple_of(8) => unpack_rest(bytes, bit, width, out, 0, value),
         8 => load(whole, out, |[byte]: [u8; 1]| value(byte.into())),
         16 => load(whole, out, |cut| value(u16::from_be_bytes(cut).into())),
         24 => load(whole, out, |[a, b, c]| value(u32::from_be_bytes([0, a, b, c]).into())),
         32 => load(whole, out, |cut| value(u32::from_be_bytes(cut).into())),
         _ => {
-            let mut done = 0;
-            if bit.is_multiple_of(8) {
-                done = by_width!(width, unpack_groups(whole, out, &value), else 0;
-                    1 2 3 4 5 6 7 9 10 11 12 13 14 15 17 18 19 20 21 22 23 25 26 27 28 29 30 31);
-            }
+            let done = by_width!(width, unpack_groups(whole, out, &value), else 0;
+                1 2 3 4 5 6 7 9 10 11 12 13 14 15 17 18 19 20 21 22 23 25 26 27 28 29 30 31);
             unpack_rest(bytes, bit, width, out, done, value);
         }
     }
@@ -172,13 +169,12 @@ fn unpack_narrow(
 /// As [`unpack`], for numbers of arbitrary width.
 pub(super) fn unpack_wide(
     bytes: &[u8],
-    first: usize,
+    bit: usize,
     width: u32,
     out: &mut [[u8; 8]],
     value: impl Fn(u64) -> [u8; 8],
 ) {
-    let bit = first * width as usize;
-    if width == 64 {
+    if width == 64 && bit.is_multiple_of(8) {
         return load(&bytes[bit / 8..], out, |cut| value(u64::from_be_bytes(cut)));
     }
     unpack_rest(bytes, bit, width, out, 0, value);
@@ -186,7 +182,7 @@ pub(super) fn unpack_wide(
 
 /// Converts the remaining numbers, the first of which begins at `bit`.
 #[inline(always)]
-fn unpack_rest(
+pub(super) fn unpack_rest(
     bytes: &[u8],
     bit: usize,
     width: u32,
@@ -249,6 +245,9 @@ fn unpack_words(
 
 /// Extracts one number of arbitrary width.
 fn extract(bytes: &[u8], bit: usize, width: u32) -> u64 {
+    if width == 0 {
+        return 0;
+    }
     let rest = &bytes[bit / 8..];
     let mut word = [0; 16];
     let len = rest.len().min(16);

@@ -148,3 +148,32 @@ fn blocks_are_contiguous() {
         }
     }
 }
+
+/// Numbers that begin at any bit are the same by both functions and by a naive loop.
+#[test]
+fn numbers_begin_at_any_bit() {
+    let bytes: Vec<u8> = (0..400_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    for width in 0..=64_u32 {
+        for bit in [0, 1, 7, 8, 13, 64, 99] {
+            let count = 40;
+            let naive = |i: u64| {
+                (0..u64::from(width)).fold(0_u64, |sum, n| {
+                    let at = bit + i * u64::from(width) + n;
+                    sum << 1 | u64::from(bytes[(at / 8) as usize] >> (7 - at % 8) & 1)
+                })
+            };
+            let expected: Vec<[u8; 8]> = (0..count).map(|i| naive(i).to_ne_bytes()).collect();
+            let mut out = vec![[0; 8]; count as usize];
+            unpack_with(&bytes, bit, width, &mut out, u64::to_ne_bytes).unwrap();
+            assert_eq!(out, expected, "{width} bits at {bit}");
+            out.fill([1; 8]);
+            unpack_run(&bytes, bit, width, &mut out, u64::to_ne_bytes).unwrap();
+            assert_eq!(out, expected, "{width} bits at {bit}");
+        }
+    }
+    let mut out = [[0; 8]; 2];
+    for (bit, width) in [(0, 65), (3200, 1), (u64::MAX, 8), (3199, 1)] {
+        assert!(unpack_with(&bytes, bit, width, &mut out, u64::to_ne_bytes).is_err());
+        assert!(unpack_run(&bytes, bit, width, &mut out, u64::to_ne_bytes).is_err());
+    }
+}

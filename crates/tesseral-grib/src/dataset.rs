@@ -1,0 +1,380 @@
+//! Fields become variables: hypercubes over ensemble members, times, steps and levels.
+//!
+//! The rules and names are those of cfgrib: a variable holds the fields of one parameter that agree in everything except the four header
+//! coordinates. Variables that agree in their coordinates share a dataset. If all of them do, the dataset is the root; otherwise there is a
+//! group for each dataset, named after the level type.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use tesseral_core::{Attributes, Error, Value};
+
+use crate::field::GribField;
+use crate::grid::Grid;
+use crate::product::{self, FieldProduct};
+use crate::scan::Unread;
+
+/// A coordinate that varies between fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum HeaderKind {
+    Number,
+    Time,
+    Step,
+    Level,
+}
+
+impl HeaderKind {
+    const ALL: [Self; 4] = [Self::Number, Self::Time, Self::Step, Self::Level];
+
+    /// A number that is equal for equal coordinates and sorts as they do; `None` if the field has none.
+    fn key(self, product: &FieldProduct) -> Option<i64> {
+        match self {
+            Self::Number => product.number,
+            Self::Time => Some(product.time),
+            Self::Step => Some(product.step),
+            Self::Level => {
+                // The order of floats as integers.
+                let bits = (product.level + 0.0).to_bits().cast_signed();
+                Some(bits ^ (((bits >> 63).cast_unsigned()) >> 1).cast_signed())
+            }
+        }
+    }
+
+    /// The level of a key.
+    fn level(key: i64) -> f64 {
+        f64::from_bits((key ^ (((key >> 63).cast_unsigned()) >> 1).cast_signed()).cast_unsigned())
+    }
+}
+
+/// Values of a coordinate.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum CoordinateValues {
+    Integers(Vec<i64>),
+    Floats(Vec<f64>),
+}
+
+/// A coordinate of a variable: its name, keys in order, and attributes.
+#[derive(Clone, Debug)]
+pub(crate) struct HeaderCoordinate {
+    pub header: HeaderKind,
+    pub name: String,
+    keys: Vec<i64>,
+}
+
+impl HeaderCoordinate {
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub(crate) fn values(&self) -> CoordinateValues {
+        match self.header {
+            HeaderKind::Number | HeaderKind::Time => CoordinateValues::Integers(self.keys.clone()),
+            HeaderKind::Step => {
+                CoordinateValues::Floats(self.keys.iter().map(|step| *step as f64 / 3600.0).collect())
+            }
+            HeaderKind::Level => {
+                CoordinateValues::Floats(self.keys.iter().map(|key| HeaderKind::level(*key)).collect())
+            }
+        }
+    }
+
+    pub(crate) fn attributes(&self) -> Attributes {
+        let time = "seconds since 1970-01-01T00:00:00";
+        let known: &[(&str, &str)] = match (self.header, self.name.as_str()) {
+            (HeaderKind::Number, _) => &[
+                ("long_name", "ensemble member numerical id"),
+                ("units", "1"),
+                ("standard_name", "realization"),
+            ],
+            (HeaderKind::Time, _) => &[
+                ("long_name", "initial time of forecast"),
+                ("units", time),
+                ("calendar", "proleptic_gregorian"),
+                ("standard_name", "forecast_reference_time"),
+            ],
+            (HeaderKind::Step, _) => &[
+                ("long_name", "time since forecast_reference_time"),
+                ("units", "hours"),
+                ("standard_name", "forecast_period"),
+                ("dtype", "timedelta64[ns]"),
+            ],
+            (_, "depthBelowLand" | "depthBelowLandLayer") => &[
+                ("long_name", "soil depth"),
+                ("units", "m"),
+                ("positive", "down"),
+                ("standard_name", "depth"),
+            ],
+            (_, "hybrid") => &[
+                ("long_name", "hybrid level"),
+                ("units", "1"),
+                ("positive", "down"),
+                ("standard_name", "atmosphere_hybrid_sigma_pressure_coordinate"),
+            ],
+            (_, "heightAboveGround") => &[
+                ("long_name", "height above the surface"),
+                ("units", "m"),
+                ("positive", "up"),
+                ("standard_name", "height"),
+            ],
+            (_, "isobaricInhPa" | "isobaricInPa" | "isobaricLayer") => &[
+                ("long_name", "pressure"),
+                ("units", if self.name == "isobaricInhPa" { "hPa" } else { "Pa" }),
+                ("positive", "down"),
+                ("standard_name", "air_pressure"),
+                ("stored_direction", if self.decreasing() { "decreasing" } else { "" }),
+            ],
+            _ => &[("long_name", ""), ("units", "1")],
+        };
+        let text = |(key, value): &(&str, &str)| ((*key).to_owned(), Value::from(*value));
+        let mut attributes: Attributes =
+            known.iter().filter(|(key, value)| !value.is_empty() || *key == "long_name").map(text).collect();
+        if attributes.get("long_name") == Some(&Value::from("")) {
+            let original = format!("original GRIB coordinate for key: level({})", self.name);
+            attributes.insert("long_name".to_owned(), Value::from(original));
+        }
+        attributes
+    }
+
+    fn decreasing(&self) -> bool {
+        matches!(&*self.name, "isobaricInhPa" | "isobaricInPa")
+    }
+}
+
+/// A variable: the fields of a hypercube.
+#[derive(Debug)]
+pub(crate) struct GribVariable {
+    pub name: String,
+    pub coordinates: Vec<HeaderCoordinate>,
+    pub grid: Arc<Grid>,
+    grid_number: usize,
+    /// Fields by their position in the hypercube, row-major.
+    pub fields: BTreeMap<u64, GribField>,
+    pub attributes: Attributes,
+    group_key: GroupKey,
+}
+
+/// What all variables of a dataset agree in: edition, center and sub-center.
+type GroupKey = (u8, u16, u16);
+
+impl GribVariable {
+    /// Number of positions of the hypercube.
+    pub(crate) fn positions(&self) -> u64 {
+        self.coordinates.iter().fold(1, |n, coordinate| n * coordinate.len() as u64)
+    }
+
+    fn level_type(&self) -> &str {
+        match self.attributes.get("GRIB_typeOfLevel") {
+            Some(Value::Text(name)) => name,
+            _ => "undef",
+        }
+    }
+
+    /// Whether both variables can be in one dataset. A squeezed coordinate has no dimension if it has one value.
+    fn agrees(&self, other: &Self) -> bool {
+        let same = |own: &HeaderCoordinate| {
+            other.coordinates.iter().all(|theirs| own.name != theirs.name || own.keys == theirs.keys)
+        };
+        self.group_key == other.group_key
+            && self.grid_number == other.grid_number
+            && self.name != other.name
+            && self.coordinates.iter().all(same)
+    }
+}
+
+/// Variables that share coordinates.
+#[derive(Debug)]
+pub(crate) struct GribDataset {
+    /// Path of the group; empty for the root.
+    pub path: String,
+    pub variables: Vec<GribVariable>,
+}
+
+impl GribDataset {
+    pub(crate) fn attributes(&self) -> Attributes {
+        let mut attributes = Attributes::new();
+        let Some((edition, centre, sub_centre)) = self.variables.first().map(|variable| variable.group_key)
+        else {
+            return attributes;
+        };
+        let mut put = |key: &str, value: Value| attributes.insert(key.to_owned(), value);
+        put("GRIB_edition", Value::Int(i64::from(edition)));
+        put("GRIB_centre", Value::from(product::centre_name(centre)));
+        let description = product::centre_description(centre);
+        if let Some(description) = description {
+            put("GRIB_centreDescription", Value::from(description));
+        }
+        put("GRIB_subCentre", Value::Int(i64::from(sub_centre)));
+        put("Conventions", Value::from("CF-1.7"));
+        if let Some(description) = description {
+            put("institution", Value::from(description));
+        }
+        attributes
+    }
+}
+
+/// Everything in which the fields of a variable agree.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct VariableKey {
+    parameter: u32,
+    /// Distinguishes unknown parameters.
+    name: String,
+    data_type: Option<&'static str>,
+    level_type: Option<&'static str>,
+    step_type: &'static str,
+    grid: usize,
+    group: GroupKey,
+}
+
+/// Arranges fields as datasets. Fields that repeat others are added to `unread`.
+pub(crate) fn arrange(fields: Vec<GribField>, unread: &mut Vec<Unread>) -> Vec<GribDataset> {
+    let mut leaves: IndexMap<VariableKey, Vec<GribField>> = IndexMap::new();
+    for field in fields {
+        let FieldProduct { parameter, data_type, level_type, step_type, .. } = &field.product;
+        let key = VariableKey {
+            parameter: parameter.id,
+            name: parameter.variable.to_string(),
+            data_type: *data_type,
+            level_type: *level_type,
+            step_type,
+            grid: field.grid_number,
+            group: (field.product.edition, field.product.centre, field.product.sub_centre),
+        };
+        leaves.entry(key).or_default().push(field);
+    }
+    let variables: Vec<GribVariable> =
+        leaves.into_iter().filter_map(|(key, fields)| variable(key, fields, unread)).collect();
+    let all_agree = |(i, own): (usize, &GribVariable)| variables[..i].iter().all(|other| own.agrees(other));
+    if variables.iter().enumerate().all(all_agree) {
+        return vec![GribDataset { path: String::new(), variables }];
+    }
+    let mut datasets: Vec<GribDataset> = Vec::new();
+    let mut ordered = variables;
+    ordered.sort_by(|a, b| {
+        let key = |v: &GribVariable| (v.level_type().to_owned(), v.attributes.get("GRIB_paramId").map(id_of));
+        key(a).cmp(&key(b))
+    });
+    let mut count: HashMap<String, usize> = HashMap::new();
+    for variable in ordered {
+        let fits = |dataset: &&mut GribDataset| {
+            dataset
+                .variables
+                .iter()
+                .all(|other| variable.level_type() == other.level_type() && variable.agrees(other))
+        };
+        if let Some(dataset) = datasets.iter_mut().find(fits) {
+            dataset.variables.push(variable);
+            continue;
+        }
+        let level = variable.level_type().to_owned();
+        let number = count.entry(level.clone()).or_default();
+        *number += 1;
+        let path = if *number == 1 { level } else { format!("{level}_{number}") };
+        datasets.push(GribDataset { path, variables: vec![variable] });
+    }
+    datasets
+}
+
+fn id_of(value: &Value) -> i64 {
+    if let Value::Int(id) = value { *id } else { 0 }
+}
+
+/// The variable of fields that agree in everything except the header coordinates; `None` if its positions cannot be counted.
+fn variable(key: VariableKey, fields: Vec<GribField>, unread: &mut Vec<Unread>) -> Option<GribVariable> {
+    let mut coordinates = Vec::new();
+    for header in HeaderKind::ALL {
+        let keys: Option<Vec<i64>> = fields.iter().map(|field| header.key(&field.product)).collect();
+        let Some(mut keys) = keys else { continue };
+        keys.sort_unstable();
+        keys.dedup();
+        let name = match header {
+            HeaderKind::Number => "number",
+            HeaderKind::Time => "time",
+            HeaderKind::Step => "step",
+            HeaderKind::Level => key.level_type.unwrap_or("level"),
+        };
+        let mut coordinate = HeaderCoordinate { header, name: name.to_owned(), keys };
+        if header == HeaderKind::Level && coordinate.decreasing() {
+            coordinate.keys.reverse();
+        }
+        coordinates.push(coordinate);
+    }
+    let first = fields.first()?;
+    let (grid, attributes) = (Arc::clone(&first.grid), attributes(first, &coordinates));
+    let count = coordinates.iter().try_fold(1_u64, |n, own| n.checked_mul(own.len() as u64));
+    if count.is_none() {
+        let error = Error::limit("the positions of a variable", u64::MAX, u64::MAX).in_array(key.name);
+        unread.push(Unread { message: first.message, error });
+        return None;
+    }
+    let indexes: Vec<HashMap<i64, u64>> =
+        coordinates.iter().map(|own| own.keys.iter().copied().zip(0..).collect()).collect();
+    let mut placed: BTreeMap<u64, GribField> = BTreeMap::new();
+    for field in fields {
+        let axes = coordinates.iter().zip(&indexes);
+        let position = axes.fold(0, |position, (coordinate, index)| {
+            let at = coordinate.header.key(&field.product).and_then(|key| index.get(&key));
+            position * coordinate.len() as u64 + at.copied().unwrap_or(0)
+        });
+        if let Entry::Vacant(entry) = placed.entry(position) {
+            entry.insert(field);
+            continue;
+        }
+        let feature = format!("fields of {:?} that repeat the coordinates of earlier ones", key.name);
+        unread.push(Unread { message: field.message, error: Error::unsupported(feature) });
+    }
+    Some(GribVariable {
+        name: key.name,
+        coordinates,
+        grid,
+        grid_number: key.grid,
+        fields: placed,
+        attributes,
+        group_key: key.group,
+    })
+}
+
+/// Attributes of a variable, by the names of cfgrib.
+fn attributes(field: &GribField, coordinates: &[HeaderCoordinate]) -> Attributes {
+    let GribField { product, grid, .. } = field;
+    let parameter = &product.parameter;
+    let text = |text: &str| Value::from(text);
+    let int = |n: u64| Value::Int(i64::try_from(n).unwrap_or(i64::MAX));
+    let mut attributes = Attributes::new();
+    let mut put = |key: &str, value: Value| {
+        attributes.insert(format!("GRIB_{key}"), value);
+    };
+    put("paramId", Value::Int(i64::from(parameter.id)));
+    product.data_type.into_iter().for_each(|name| put("dataType", text(name)));
+    put("numberOfPoints", int(grid.points));
+    product.level_type.into_iter().for_each(|name| put("typeOfLevel", text(name)));
+    put("stepUnits", Value::Int(1));
+    put("stepType", text(product.step_type));
+    put("gridType", text(grid.type_name()));
+    put("uvRelativeToGrid", Value::Int(i64::from(grid.uv_relative)));
+    let standard_name = if parameter.standard_name.is_empty() { "unknown" } else { parameter.standard_name };
+    let mut keys: Vec<(&str, Value)> = grid.keys.clone();
+    keys.extend([
+        ("NV", Value::Int(i64::from(product.vertical_parameters))),
+        ("cfName", text(standard_name)),
+        ("cfVarName", text(&parameter.variable)),
+        ("gridDefinitionDescription", text(grid.description)),
+        ("name", text(parameter.name)),
+        ("shortName", text(parameter.short_name)),
+        ("units", text(parameter.units)),
+    ]);
+    keys.extend(product.total_number.map(|total| ("totalNumber", Value::Int(total))));
+    keys.sort_by_key(|(key, _)| *key);
+    keys.into_iter().for_each(|(key, value)| put(key, value));
+    let mut put = |key: &str, value: Value| {
+        attributes.insert(key.to_owned(), value);
+    };
+    put("long_name", text(parameter.name));
+    put("units", text(parameter.units));
+    put("standard_name", text(standard_name));
+    let names = coordinates.iter().map(|coordinate| coordinate.name.as_str());
+    let names: Vec<&str> = names.chain(["latitude", "longitude", "valid_time"]).collect();
+    put("coordinates", Value::from(names.join(" ")));
+    attributes
+}
