@@ -12,6 +12,8 @@
 //! | `all_leap`, `366_day` | leap years only |
 //! | `360_day` | twelve months of 30 days |
 
+mod part;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -21,6 +23,8 @@ use crate::dtype::Class;
 use crate::missing::attribute;
 use crate::packing::packing;
 use crate::{ArraySchema, CellLen, Error, Field, Result, Scalar, Value, time};
+
+pub use part::TimePart;
 
 /// A calendar of the CF conventions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

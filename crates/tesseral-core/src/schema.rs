@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::calendar::TimeUnits;
-use crate::{Attributes, ChunkGrid, Coords, DType, Error, Result, Scalar};
+use crate::calendar::{Calendar, CivilTime, TimeUnits};
+use crate::{Attributes, ChunkGrid, Coords, DType, Error, Result, Scalar, time};
 
 /// The order of the cells in a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -94,6 +94,28 @@ impl Dimension {
         let coordinate = self.coordinate(position)?;
         let time = self.time.and_then(|units| units.at(&coordinate));
         Some(time.map_or_else(|| coordinate.to_string(), |time| time.to_string()))
+    }
+
+    /// The time of a position and its calendar; `None` if the coordinate is no time.
+    pub fn civil(&self, position: u64) -> Option<(CivilTime, Calendar)> {
+        let coordinate = self.coordinate(position)?;
+        match (coordinate.dtype(), self.time) {
+            (DType::DateTime(unit), _) => {
+                let count = i64::try_from(coordinate.as_i128()?).ok()?;
+                Some((time::civil(count, unit)?, Calendar::ProlepticGregorian))
+            }
+            (_, units) => units.and_then(|units| Some((units.at(&coordinate)?, units.calendar()))),
+        }
+    }
+
+    /// Whether coordinates are times.
+    pub fn counts_time(&self) -> bool {
+        let dtype = match (&self.labels, &self.domain) {
+            (Some(Labels::Numbers { dtype, .. }), _) => *dtype,
+            (None, Some((first, _))) => first.dtype(),
+            _ => self.dtype,
+        };
+        matches!(dtype, DType::DateTime(_)) || self.time.is_some()
     }
 
     /// A dimension of `extent` positions without labels or domain.

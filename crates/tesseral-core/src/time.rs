@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::TimeUnit;
+use crate::calendar::CivilTime;
 
 /// The count that NumPy uses for NaT ("not a time").
 pub const NOT_A_TIME: i64 = i64::MIN;
@@ -41,6 +42,42 @@ fn fraction(unit: TimeUnit) -> (i128, usize) {
         TimeUnit::Attosecond => (1_000_000_000_000_000_000, 18),
         _ => (1, 0),
     }
+}
+
+/// Years of dates that parts are computed of: enough for every label, and far from overflow.
+const MOST_YEARS: i128 = 1 << 40;
+
+/// The date and time of day of a count; `None` for NaT and for years beyond 2^40.
+pub fn civil(count: i64, unit: TimeUnit) -> Option<CivilTime> {
+    if count == NOT_A_TIME {
+        return None;
+    }
+    let count = i128::from(count);
+    let (days, micros) = match unit {
+        TimeUnit::Year | TimeUnit::Month => {
+            let months = if unit == TimeUnit::Year { count * 12 } else { count };
+            let year = 1970 + months.div_euclid(12);
+            let year = i64::try_from(year).ok().filter(|_| year.abs() <= MOST_YEARS)?;
+            return Some(CivilTime { year, month: months.rem_euclid(12) as u8 + 1, day: 1, micros: 0 });
+        }
+        TimeUnit::Week => (count * 7, 0),
+        TimeUnit::Day => (count, 0),
+        _ => {
+            let (per_second, seconds) = match unit {
+                TimeUnit::Hour => (1, 3_600),
+                TimeUnit::Minute => (1, 60),
+                _ => (fraction(unit).0, 1),
+            };
+            let day = SECONDS_PER_DAY * per_second / seconds;
+            (count.div_euclid(day), count.rem_euclid(day) * seconds * 1_000_000 / per_second)
+        }
+    };
+    let (year, month, day) = civil_from_days(days);
+    let (year, micros) = (i64::try_from(year).ok()?, u64::try_from(micros).ok()?);
+    if i128::from(year.unsigned_abs()) > MOST_YEARS {
+        return None;
+    }
+    Some(CivilTime { year, month: month as u8, day: day as u8, micros })
 }
 
 /// Writes a count in NumPy's ISO 8601 form, with the precision of the unit.

@@ -186,3 +186,48 @@ fn damaged_units_never_panic() {
         }
     }
 }
+
+#[test]
+fn parts_of_times_in_every_calendar() {
+    let at = |units: &str, calendar: &str, count: i64| {
+        let units = TimeUnits::parse(units, Some(calendar)).unwrap().unwrap();
+        let time = units.of_integer(count).unwrap();
+        let part = |part: TimePart| part.text(part.of(&time, units.calendar()));
+        [
+            TimePart::Year,
+            TimePart::Month,
+            TimePart::Season,
+            TimePart::Day,
+            TimePart::DayOfYear,
+            TimePart::Hour,
+        ]
+        .map(part)
+        .join(" ")
+    };
+    assert_eq!(at("hours since 2000-01-01", "standard", 24 * 60 + 5), "2000 3 MAM 1 61 5");
+    assert_eq!(at("hours since 2001-01-01", "standard", 24 * 59 + 23), "2001 3 MAM 1 60 23");
+    assert_eq!(at("days since 2000-01-01", "noleap", 364), "2000 12 DJF 31 365 0");
+    assert_eq!(at("days since 2001-01-01", "all_leap", 365), "2001 12 DJF 31 366 0");
+    assert_eq!(at("days since 2000-01-01", "360_day", 59), "2000 2 DJF 30 60 0");
+    assert_eq!(at("days since 1900-01-01", "julian", 59), "1900 2 DJF 29 60 0");
+    // Ten days are left out in 1582.
+    assert_eq!(at("days since 1582-10-04", "standard", 1), "1582 10 SON 15 278 0");
+    for name in ["year", "month", "season", "day", "dayofyear", "hour"] {
+        assert_eq!(name.parse::<TimePart>().unwrap().to_string(), name);
+    }
+    assert!("week".parse::<TimePart>().is_err());
+}
+
+#[test]
+fn dates_of_numpy_have_the_same_parts() {
+    use crate::TimeUnit::*;
+    let part = |count: i64, unit| time::civil(count, unit).map(|time| time.to_string());
+    assert_eq!(part(-1, Day).unwrap(), "1969-12-31");
+    assert_eq!(part(-1, Nanosecond).unwrap(), "1969-12-31T23:59:59.999999");
+    assert_eq!(part(13, Month).unwrap(), "1971-02-01");
+    assert_eq!(part(-1, Year).unwrap(), "1969-01-01");
+    assert_eq!(part(1, Week).unwrap(), "1970-01-08");
+    assert_eq!(part(25, Hour).unwrap(), "1970-01-02T01:00");
+    assert_eq!(part(time::NOT_A_TIME, Second), None);
+    assert_eq!(part(i64::MAX, Year), None);
+}
