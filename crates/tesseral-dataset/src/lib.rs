@@ -1,7 +1,7 @@
 //! Datasets of all formats: opened [containers](Container) with their [arrays](Array) and [variables](Variables), creation
 //! ([`Create`]), appends and edits ([`Append`], [`edit`]) and atomic [outputs](Output).
 //!
-//! Parses selections and conditions. Formats are found through the registry.
+//! Parses selections and conditions, and resolves questions about cells ([`StatisticsQuery`]). Formats are found through the registry.
 #![forbid(unsafe_code)]
 
 mod advise;
@@ -17,6 +17,7 @@ mod labels;
 mod output;
 mod overview;
 mod recover;
+mod reduction;
 mod repair;
 mod roles;
 mod select;
@@ -34,5 +35,6 @@ pub use declare::declared_field;
 pub use output::{Output, StagedOutput};
 pub use overview::{Overview, Point, overview};
 pub use recover::recover;
+pub use reduction::{AnswerAxis, Asked, Rolling, StatisticsQuery, TimeGroups, time_groups, weights};
 pub use repair::{apply_repair, repairs};
 pub use variable::{Variable, Variables};

@@ -1,5 +1,6 @@
 //! A parsed and validated query document.
 
+use tesseral_core::calendar::TimePart;
 use tesseral_core::condition::Op;
 use tesseral_engine::fold::Number;
 
@@ -20,6 +21,8 @@ pub struct Document {
     pub group_by: Option<GroupBy>,
     /// One result per window along an axis.
     pub window: Option<WindowClause>,
+    /// Weights of a sum or mean: a variable, or `cos(axis)`.
+    pub weights: Option<String>,
     /// Comparison of axes with those of another array.
     pub align: Option<(String, Vec<AxisToken>)>,
     /// The reduction; if absent, cells are shown.
@@ -88,13 +91,24 @@ pub struct LabelFilter {
     pub eq: String,
 }
 
-/// Axes with one result per position or per label.
+/// Axes with one result per position, per label or per part of the time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupBy {
     /// The axes.
     pub axes: Vec<AxisToken>,
-    /// Group positions with the same label.
-    pub labels: bool,
+    /// What positions of a group have in common.
+    pub by: GroupedBy,
+}
+
+/// What positions of a group have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupedBy {
+    /// Nothing: each position is a group.
+    Position,
+    /// The label.
+    Label,
+    /// A part of the time.
+    Time(TimePart),
 }
 
 /// Kind of windows.

@@ -31,10 +31,11 @@ mod transform;
 mod window;
 
 pub use document::{
-    AxisRange, AxisToken, Document, Edge, Execution, FilterClause, GroupBy, LabelFilter, Method, Operation,
-    Pad, Reduction, WindowClause, WindowMode, WriteClause, WriteTarget,
+    AxisRange, AxisToken, Document, Edge, Execution, FilterClause, GroupBy, GroupedBy, LabelFilter, Method,
+    Operation, Pad, Reduction, WindowClause, WindowMode, WriteClause, WriteTarget,
 };
 pub use outcome::{Answer, QueryOutcome, Written};
-pub use plan::{Job, Plan, Results};
+pub use plan::Plan;
 pub use report::{Detail, report, to_json};
 pub use run::{QueryOptions, find};
+pub use tesseral_engine::fold::{Job, Results};

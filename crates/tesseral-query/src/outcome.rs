@@ -33,6 +33,8 @@ pub struct QueryOutcome {
     pub elements: Option<u64>,
     /// Number of results of `group_by`.
     pub groups: Option<u64>,
+    /// The parts of times that cells are grouped by, in the order of the results.
+    pub group_labels: Option<Vec<String>>,
     /// Number of windows along the axis.
     pub windows: Option<u64>,
     /// Number of chunks that were pruned by statistics.

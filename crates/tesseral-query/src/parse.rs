@@ -125,6 +125,7 @@ fn flat(object: &Object) -> Result<Document> {
         label_filter: None,
         group_by: None,
         window: None,
+        weights: None,
         align: None,
         operation: None,
         spill: None,
@@ -143,6 +144,7 @@ fn flat(object: &Object) -> Result<Document> {
             "label_filter" => document.label_filter = Some(label_filter(value)?),
             "group_by" => document.group_by = Some(group_by(value)?),
             "window" => document.window = Some(window(value)?),
+            "weights" => document.weights = Some(text(key, value)?),
             "align" => document.align = Some(align(value)?),
             "spill" => document.spill = Some(text(key, value)?),
             "write" => document.write = Some(write(value)?),
@@ -180,6 +182,7 @@ fn known_keys() -> Vec<&'static str> {
         "label_filter",
         "group_by",
         "window",
+        "weights",
         "align",
         "pipeline",
         "spill",
@@ -216,6 +219,10 @@ fn check_together(document: &Document) -> Result<()> {
         if operation.is_none() || transform || matrix {
             return Err(bad("group_by", "it requires a reduction other than a transform or a matrix"));
         }
+    }
+    let weighted = [Reduction::Sum, Reduction::Mean, Reduction::NanMean];
+    if document.weights.is_some() && !operation.is_some_and(|op| weighted.contains(&op.reduction)) {
+        return Err(bad("weights", "it requires `sum`, `mean` or `nan_mean`"));
     }
     if document.window.is_some() && !operation.is_some_and(|op| op.reduction.streams()) {
         return Err(bad(
@@ -265,7 +272,7 @@ fn pipeline(object: &Object) -> Result<Document> {
         let Json::Object(step) = step else { return Err(bad(&at, "expected an object")) };
         let reduction = step.keys().find(|key| Reduction::from_key(key).is_some()).map(String::as_str);
         let (rank, allowed): (u8, Vec<&str>) = match reduction {
-            Some(key) => (3, vec![key, "group_by", "window"]),
+            Some(key) => (3, vec![key, "group_by", "window", "weights"]),
             None => match step.keys().next().map(String::as_str) {
                 Some("select") => (1, vec!["select"]),
                 Some("filter") => (2, vec!["filter"]),

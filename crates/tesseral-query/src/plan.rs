@@ -1,12 +1,11 @@
 //! A document resolved against an array.
 
-use serde::{Deserialize, Serialize};
 use tesseral_core::condition::Condition;
 use tesseral_core::{Advice, Error, Result, Selection, Slice, schema::Labels};
-use tesseral_engine::fold::{self, AxisRole, Fold, Partial, Statistic, Unit};
+use tesseral_engine::fold::{self, AxisRole, Fold, Histogram, Job, Results, Statistic, Weights};
 use tesseral_format::Request;
 
-use super::document::{AxisToken, Document, Edge, FilterClause, Operation, Reduction};
+use super::document::{AxisToken, Document, Edge, FilterClause, GroupedBy, Operation, Reduction};
 use super::execution;
 use super::outcome::QueryOutcome;
 use super::parse::bad;
@@ -26,27 +25,14 @@ pub struct Plan {
     pub(super) masks: Vec<Option<Vec<bool>>>,
     pub(super) windows: Option<Windows>,
     pub(super) groups: Option<usize>,
+    /// The parts of times that positions are grouped by.
+    pub(super) group_labels: Option<Vec<String>>,
+    weights: Option<Weights>,
     /// The array to compare axes with, and the pairs of axes.
     pub(super) other: Option<Array>,
     pub(super) settings: QueryOptions,
     pub(super) source: std::path::PathBuf,
     pub(super) budget: Option<u64>,
-}
-
-/// A part of a plan that can be serialized and run by another process.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Job {
-    /// The fold.
-    pub fold: Fold,
-    /// Units of the fold.
-    pub units: Vec<Unit>,
-}
-
-/// Serializable result of a job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Results {
-    /// One state per unit.
-    pub partials: Vec<Partial>,
 }
 
 impl Plan {
@@ -97,11 +83,16 @@ impl Plan {
             fold: None,
             windows: None,
             groups: None,
+            group_labels: None,
+            weights: None,
             settings: settings.clone(),
             source: std::path::PathBuf::from(container.location()),
             budget,
             array,
         };
+        if let Some(text) = &document.weights {
+            plan.weights = Some(tesseral_dataset::weights(&plan.array, container, text, &plan.selection)?);
+        }
         plan.resolve()?;
         Ok(Some(plan))
     }
@@ -137,7 +128,17 @@ impl Plan {
             }
             roles = vec![AxisRole::Reduce; rank];
             for axis in kept {
-                roles[axis] = if group_by.labels { self.groups(axis)? } else { AxisRole::Keep };
+                roles[axis] = match group_by.by {
+                    GroupedBy::Position => AxisRole::Keep,
+                    GroupedBy::Label => self.groups(axis)?,
+                    GroupedBy::Time(part) => {
+                        let array = self.array.labeled(|d| d == axis)?;
+                        let (role, groups) =
+                            tesseral_dataset::time_groups(&array, axis, part, &self.selection)?;
+                        self.group_labels = Some(groups.numbers.iter().map(|n| part.text(*n)).collect());
+                        role
+                    }
+                };
             }
             self.groups = Some(rank);
         } else if !listed.is_empty() && listed.len() == rank {
@@ -155,8 +156,10 @@ impl Plan {
                 "the array has no declared missing value; a value is required",
             ));
         }
-        let (reducers, _) = fold::reducers(&[statistic(&operation)], false, operation.sketch);
+        let (reducers, _) =
+            fold::reducers(&[statistic(&operation)], self.weights.is_some(), operation.sketch);
         let mut fold = Fold::new(reducers, roles);
+        fold.weights.clone_from(&self.weights);
         fold.masks = self.masks.clone();
         self.fold = Some(fold);
         Ok(())
@@ -251,7 +254,7 @@ impl Plan {
         }
         let fold = self.fold()?;
         let request = self.request();
-        let units = fold::units(self.array.handle(), &request, &fold, self.array.options())?;
+        let units = fold::units(self.array.handle(), &request, &fold, None, self.array.options())?;
         let share = units.len().div_ceil(n.max(1)).max(1);
         Ok(units.chunks(share).map(|units| Job { fold: fold.clone(), units: units.to_vec() }).collect())
     }
@@ -261,10 +264,7 @@ impl Plan {
     /// # Errors
     /// As [`run`](Self::run).
     pub fn run_job(&self, job: &Job) -> Result<Results> {
-        let request = self.request();
-        let (handle, options) = (self.array.handle(), self.array.options());
-        let run_unit = |unit| fold::fold_unit(handle, &request, &job.fold, unit, options);
-        Ok(Results { partials: job.units.iter().map(run_unit).collect::<Result<_>>()? })
+        job.run(self.array.handle(), &self.request(), self.array.options())
     }
 
     /// Merges the results of all jobs, in order.
@@ -276,15 +276,9 @@ impl Plan {
             Some(job) => job.fold.clone(),
             None => self.fold()?,
         };
-        let request = self.request();
-        let mut merger = fold::Merger::new(self.array.handle(), &request, &fold, self.array.options())?;
-        let wanted: usize = jobs.iter().map(|job| job.units.len()).sum();
-        let found: usize = results.iter().map(|results| results.partials.len()).sum();
-        if wanted != found {
-            return Err(Error::invalid(format!("expected {wanted} partial results, found {found}")));
-        }
-        results.into_iter().flat_map(|r| r.partials).try_for_each(|partial| merger.add(partial))?;
-        let folded = merger.finish()?;
+        let units = jobs.iter().map(|job| job.units.len() as u64).sum();
+        let (handle, options) = (self.array.handle(), self.array.options());
+        let folded = fold::merge(handle, &self.request(), &fold, results, units, options)?;
         let skipped = folded.skipped;
         self.outcome(&fold, folded.single()?, skipped)
     }
@@ -348,7 +342,8 @@ pub(super) fn statistic(operation: &Operation) -> Statistic {
         Reduction::Last => Statistic::Last,
         Reduction::NullCount => Statistic::NullCount(operation.fill),
         Reduction::Histogram => {
-            Statistic::Histogram { bins: operation.bins, ranges: operation.range.into_iter().collect() }
+            // As the reference has it, values outside of the range are counted in the first and last bin.
+            Statistic::Histogram(Histogram::new(operation.bins, operation.range.into_iter().collect(), true))
         }
         Reduction::Median
         | Reduction::Quantile

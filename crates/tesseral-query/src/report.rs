@@ -197,6 +197,9 @@ fn execution(plan: &Plan, outcome: &QueryOutcome, detail: Detail) -> Result<Json
             put(key.into(), json!(count));
         }
     }
+    if let Some(labels) = &outcome.group_labels {
+        put("group_labels".into(), json!(labels));
+    }
     if let Some(operation) = &plan.document.operation {
         answers(operation, outcome, &mut put);
     }

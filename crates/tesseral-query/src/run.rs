@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use tesseral_core::{Advice, Error, ErrorKind, Result};
 use tesseral_engine::fold::{self, AxisRole, Fold, FoldState, Reducer};
-use tesseral_engine::kernel::summary::StatSet;
 use tesseral_format::Column;
 use tesseral_store::Overwrite;
 
@@ -131,27 +130,15 @@ impl Plan {
                     .in_array(e.array().unwrap_or(self.array.name()))
             })?;
         }
-        let [Reducer::Histogram { bins, ranges }] = fold.reducers.as_slice() else { return Ok(fold) };
-        if !ranges.is_empty() {
-            return Ok(fold);
+        let [Reducer::Histogram(histogram)] = fold.reducers.as_slice() else { return Ok(fold) };
+        if histogram.ranges.is_empty() {
+            let (handle, options) = (self.array.handle(), self.array.options());
+            let ranges = fold::ranges(handle, &self.request(), &fold, options)?;
+            let empty = (fold::Number::Int(0), fold::Number::Int(0));
+            let ranges = ranges.into_iter().map(|range| range.unwrap_or(empty)).collect();
+            let histogram = fold::Histogram::new(histogram.bins, ranges, histogram.clamp);
+            fold.reducers = vec![Reducer::Histogram(histogram)];
         }
-        let bins = *bins;
-        let first = Fold { reducers: vec![Reducer::Summary(StatSet::RANGE)], ..fold.clone() };
-        let ranges = self.folded(&first)?.single()?.into_iter().map(|state| {
-            let FoldState::Summary(summary) = state else { return Err(Error::internal("missing range")) };
-            let (Some(min), Some(max)) = (summary.min(), summary.max()) else {
-                return Ok((fold::Number::Int(0), fold::Number::Int(0)));
-            };
-            let edge = |value: &tesseral_core::Scalar| {
-                let float = || value.as_f64().filter(|v| v.is_finite()).map(fold::Number::Float);
-                value.as_i128().map(fold::Number::Int).or_else(float).ok_or_else(|| {
-                    Error::invalid("query key `histogram`: infinite cells require a range")
-                        .hint("give `min` and `max`")
-                })
-            };
-            Ok((edge(&min)?, edge(&max)?))
-        });
-        fold.reducers = vec![Reducer::Histogram { bins, ranges: ranges.collect::<Result<_>>()? }];
         Ok(fold)
     }
 
@@ -199,6 +186,7 @@ impl Plan {
                 },
             ),
             groups: self.groups.map(|_| shape.iter().product()),
+            group_labels: self.group_labels.clone(),
             windows: self.windows.as_ref().map(|windows| windows.count),
             accuracy: operation.sketch,
             strategy: if operation.reduction.streams() { "streaming_fold" } else { "in_memory_materialize" },

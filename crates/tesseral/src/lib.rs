@@ -51,9 +51,10 @@ pub use tesseral_core::{
     Slice, Stat, Sum, TimeUnit, Value,
 };
 pub use tesseral_dataset::{
-    Append, Array, ArrayId, CellQuery, ChunkAdvice, Container, Create, Open, Output, Overview, Point,
-    ReadCost, Session, StagedOutput, Variable, Variables, advise, apply_repair, as_of, condition,
-    declared_field, edit, edit_store, local, open, overview, recover, repairs,
+    AnswerAxis, Append, Array, ArrayId, Asked, CellQuery, ChunkAdvice, Container, Create, Open, Output,
+    Overview, Point, ReadCost, Rolling, Session, StagedOutput, StatisticsQuery, TimeGroups, Variable,
+    Variables, advise, apply_repair, as_of, condition, declared_field, edit, edit_store, local, open,
+    overview, recover, repairs,
 };
 pub use tesseral_engine::kernel::summary::{StatSet, Summary};
 pub use tesseral_engine::{
@@ -76,9 +77,16 @@ pub mod query {
     //! Query documents in JSON and TOML: [`Document::parse`] validates one, [`Plan::new`] resolves it against an array,
     //! [`Plan::run`] executes it.
     pub use tesseral_query::{
-        Answer, AxisRange, AxisToken, Detail, Document, Edge, Execution, FilterClause, GroupBy, Job,
-        LabelFilter, Method, Operation, Pad, Plan, QueryOptions, QueryOutcome, Reduction, Results,
+        Answer, AxisRange, AxisToken, Detail, Document, Edge, Execution, FilterClause, GroupBy, GroupedBy,
+        Job, LabelFilter, Method, Operation, Pad, Plan, QueryOptions, QueryOutcome, Reduction, Results,
         WindowClause, WindowMode, WriteClause, WriteTarget, Written, find, report, to_json,
+    };
+}
+
+pub mod fold {
+    //! Statistics by name and their answers: [`Array::reduction`](crate::Array::reduction) asks for them.
+    pub use tesseral_engine::fold::{
+        Answer, Answers, BinRange, Finish, Histogram, Job, Number, Results, Statistic,
     };
 }
 

@@ -3,7 +3,7 @@
 //! With exact sums the textbook formulas lose nothing: `n · Σx² − (Σx)²` is an exact integer times a power of two, however close
 //! the two terms are, and the variance is that number divided by `n · (n − ddof)`, rounded once.
 
-use tesseral_core::Result;
+use tesseral_core::{Element, Result};
 
 use super::block::BLOCK;
 use super::digits::Digits;
@@ -78,6 +78,17 @@ impl Moments {
         let product = value * weight;
         self.infinities[0] += u64::from(product.is_nan() || product < 0.0);
         self.infinities[1] += u64::from(product.is_nan() || product > 0.0);
+    }
+
+    /// Adds a cell times a finite weight.
+    pub(crate) fn add_weighted<T: Element>(&mut self, value: T, weight: f64) {
+        if T::IS_FLOAT {
+            return self.add_product(value.to_f64(), weight);
+        }
+        // 64 bits in two doubles, both exact.
+        let value = value.to_i128();
+        let (high, low) = (value >> 32 << 32, value & 0xFFFF_FFFF);
+        [high, low].into_iter().for_each(|part| self.add_product(part as f64, weight));
     }
 
     /// Adds the sum of integers whose squares are not known.
@@ -201,9 +212,7 @@ impl Moments {
     }
 }
 
-/// The quotient of two sums, within one unit in the last place; `None` if the divisor is 0.
-///
-/// Both sums are taken as a double and the rest as another, which is about 106 bits of each.
+/// The quotient of two sums, correctly rounded; `None` if the divisor is 0.
 pub(crate) fn ratio(of: &Moments, by: &Moments) -> Option<f64> {
     let divisor = by.sum.digits();
     if divisor.is_zero() {
@@ -224,13 +233,45 @@ pub(crate) fn ratio(of: &Moments, by: &Moments) -> Option<f64> {
         rest.add_f64(-high);
         (high, rest.digits().to_f64())
     };
+    // A double and the rest as another are about 106 bits of each: the quotient is off by one unit in the last place at most.
     let ((a, a_rest), (b, b_rest)) = (pair(&dividend.shifted(-up)), pair(&divisor.shifted(-down)));
     let quotient = a / b;
     let correction = ((-quotient).mul_add(b, a) + a_rest - quotient * b_rest) / b;
     let mut scaled = Fixed::default();
     scaled.add_f64(quotient);
     scaled.add_f64(correction);
-    Some(scaled.digits().shifted(up - down).to_f64())
+    let near = scaled.digits().shifted(up - down).to_f64();
+    Some(nearest_quotient(&dividend, &divisor, near))
+}
+
+/// Of a double and its neighbors, the one that is nearest to an exact quotient; of two, the even one.
+fn nearest_quotient(dividend: &Digits, divisor: &Digits, near: f64) -> f64 {
+    if !near.is_finite() {
+        return near;
+    }
+    // How far the dividend is from the divisor times a candidate.
+    let distance = |candidate: f64| {
+        let mut factor = Fixed::default();
+        factor.add_f64(-candidate);
+        let mut rest = Fixed::from(&factor.digits().times(divisor));
+        rest.merge(&Fixed::from(dividend));
+        Digits { negative: false, ..rest.digits() }
+    };
+    let less = |a: &Digits, b: &Digits| {
+        let mut difference = Fixed::from(a);
+        difference.merge(&Fixed::from(&Digits { negative: !b.is_zero(), ..b.clone() }));
+        let difference = difference.digits();
+        (difference.negative, difference.is_zero())
+    };
+    let (mut best, mut least) = (near, distance(near));
+    for other in [near.next_down(), near.next_up()].into_iter().filter(|other| other.is_finite()) {
+        let apart = distance(other);
+        let (nearer, equal) = less(&apart, &least);
+        if nearer || (equal && other.to_bits() & 1 == 0) {
+            (best, least) = (other, apart);
+        }
+    }
+    best
 }
 
 /// Adds `n · magnitude² · 2^exponent`, up to 192 bits.

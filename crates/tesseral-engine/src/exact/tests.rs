@@ -208,6 +208,40 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn quotients_of_sums_are_correctly_rounded(
+        pairs in prop::collection::vec((any::<f64>(), any::<f64>()), 1..20),
+        tame in any::<bool>(),
+    ) {
+        let shrink = |x: f64| if tame { (x.to_bits() % 2_001) as f64 * 0.001 - 0.7 } else { x };
+        let pairs: Vec<(f64, f64)> = pairs.into_iter().map(|(x, w)| (shrink(x), shrink(w))).collect();
+        prop_assume!(pairs.iter().all(|(x, w)| x.is_finite() && w.is_finite()));
+        let (mut values, mut weights) = (Moments::default(), Moments::default());
+        let (mut dividend, mut divisor) = (BigInt::from(0), BigInt::from(0));
+        for &(x, w) in &pairs {
+            values.add_weighted(x, w);
+            weights.add_float(w, 1, false);
+            dividend += units(x) * units(w);
+            divisor += units(w) << 1074;
+        }
+        let found = super::ratio(&values, &weights);
+        if divisor == BigInt::from(0) {
+            prop_assert_eq!(found, None);
+        } else {
+            let negative = (dividend < BigInt::from(0)) != (divisor < BigInt::from(0));
+            let size = super::rational::rounded_wide(
+                &(BigInt::from(dividend.magnitude().clone()) << 1074),
+                &BigInt::from(divisor.magnitude().clone()),
+            );
+            let wanted = if negative { -size } else { size };
+            prop_assert_eq!(found.unwrap().abs().to_bits(), wanted.abs().to_bits(), "{:?}", pairs);
+        }
+    }
+}
+
 /// `numerator / denominator` squared units, as a number.
 fn rounded_squared(numerator: &BigInt, denominator: u128) -> f64 {
     super::rational::rounded_wide(numerator, &(BigInt::from(denominator) << 1074))

@@ -6,13 +6,15 @@
 //! the reducer that it needs and computes its answer from the state. Where a fold is a plain summary of all cells, or one along axes,
 //! the vectorized folds of [`summarize`](crate::summarize) and [`reduce`](fn@crate::reduce) produce the same states.
 
-mod bins;
 mod distribute;
+mod histogram;
+mod job;
 mod layout;
 mod merger;
 mod norms;
 mod number;
 mod product;
+mod question;
 mod rows;
 mod run;
 mod sketch;
@@ -23,9 +25,12 @@ mod tests;
 mod weights;
 mod wire;
 
+pub use histogram::{BinRange, Histogram, ranges};
+pub use job::{Job, Results, merge, split};
 pub use layout::AxisRole;
 pub use merger::{Folded, Merger, Partial};
 pub use number::Number;
+pub use question::{Answers, Question};
 pub use run::{Fold, Unit, fold, fold_unit, units};
 pub use sketch::Sketch;
 pub use state::{Arg, FoldState, Reducer, Truth, Values};

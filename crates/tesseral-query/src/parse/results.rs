@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 use tesseral_core::Result;
 
 use super::super::document::{
-    AxisToken, GroupBy, Method, Operation, Pad, Reduction, WindowClause, WindowMode,
+    AxisToken, GroupBy, GroupedBy, Method, Operation, Pad, Reduction, WindowClause, WindowMode,
 };
 use super::bad;
 use super::values::{axes, axis, number, object, text, whole};
@@ -13,22 +13,27 @@ const MAX_WINDOW: u64 = 1 << 20;
 const MAX_BINS: u64 = 4096;
 
 pub(super) fn group_by(value: &Json) -> Result<GroupBy> {
-    let (list, labels) = match value {
+    let (list, by) = match value {
         Json::Object(_) => {
             let object = object("group_by", value, &["by", "axes"])?;
-            if object.get("by").and_then(Json::as_str) != Some("labels") {
-                return Err(bad("group_by.by", "expected \"labels\""));
-            }
+            let by = match object.get("by").and_then(Json::as_str) {
+                Some("labels") => Some(GroupedBy::Label),
+                Some(part) => part.parse().ok().map(GroupedBy::Time),
+                None => None,
+            };
+            let expected =
+                "expected \"labels\", \"year\", \"month\", \"season\", \"day\", \"dayofyear\" or \"hour\"";
+            let by = by.ok_or_else(|| bad("group_by.by", expected))?;
             let axes = object.get("axes");
-            (axes.ok_or_else(|| bad("group_by.axes", "expected a list of axes"))?, true)
+            (axes.ok_or_else(|| bad("group_by.axes", "expected a list of axes"))?, by)
         }
-        _ => (value, false),
+        _ => (value, GroupedBy::Position),
     };
-    let axes = axes(if labels { "group_by.axes" } else { "group_by" }, list)?;
+    let axes = axes(if by == GroupedBy::Position { "group_by" } else { "group_by.axes" }, list)?;
     if axes.is_empty() {
         return Err(bad("group_by", "expected at least one axis"));
     }
-    Ok(GroupBy { axes, labels })
+    Ok(GroupBy { axes, by })
 }
 
 pub(super) fn window(value: &Json) -> Result<WindowClause> {

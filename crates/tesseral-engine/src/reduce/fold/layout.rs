@@ -14,7 +14,7 @@ pub enum AxisRole {
     Reduce,
     /// Positions are grouped: each has an assigned slot.
     Groups {
-        /// The slot of each position.
+        /// The slot of each position; positions of no group have one beyond the last.
         slots: Vec<u64>,
         /// Number of slots.
         count: u64,
@@ -73,7 +73,7 @@ impl AxisRole {
             Self::Windows { size, step, before, count } => {
                 let step = (*step).max(1);
                 let first = (start + before + 1).saturating_sub(*size).div_ceil(step);
-                let last = (end - 1 + before) / step + 1;
+                let last = (end.saturating_sub(1) + before) / step + 1;
                 (first.min(*count), last.min(*count))
             }
         }

@@ -31,11 +31,11 @@ impl Partial {
     ///
     /// # Errors
     /// `InvalidRequest` when the states are of another fold.
-    pub fn join(&mut self, fold: &Fold, next: Self) -> Result<Option<Self>> {
-        if self.slots != next.slots || self.number + self.units != next.number {
+    pub fn join(&mut self, reducers: &[Reducer], next: Self) -> Result<Option<Self>> {
+        if self.slots != next.slots || self.number.checked_add(self.units) != Some(next.number) {
             return Ok(Some(next));
         }
-        let reducers = fold.reducers.iter().cycle();
+        let reducers = reducers.iter().cycle();
         if self.states.len() != next.states.len() {
             return Err(Error::invalid("partial results of different folds do not merge"));
         }
@@ -45,8 +45,8 @@ impl Partial {
             }
             mine.iter_mut().zip(theirs).try_for_each(|(a, b)| a.merge(reducer, b))?;
         }
-        self.units += next.units;
-        self.skipped += next.skipped;
+        self.units = self.units.saturating_add(next.units);
+        self.skipped = self.skipped.saturating_add(next.skipped);
         Ok(None)
     }
 }
@@ -125,8 +125,8 @@ impl Merger {
         if partial.number != self.next || !inside || !whole {
             return Err(out_of_order());
         }
-        self.next += partial.units;
-        self.skipped += partial.skipped;
+        self.next = self.next.saturating_add(partial.units);
+        self.skipped = self.skipped.saturating_add(partial.skipped);
         if partial.skipped == partial.units {
             return Ok(());
         }
@@ -141,6 +141,17 @@ impl Merger {
             }
         }
         Ok(())
+    }
+
+    /// Checks that the results of all units were added.
+    ///
+    /// # Errors
+    /// `InvalidRequest` with the numbers of both.
+    pub fn complete(&self, units: u64) -> Result<()> {
+        if self.next == units {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("expected partial results of {units} units, found {}", self.next)))
     }
 
     /// The merged result.

@@ -192,9 +192,11 @@ impl<'a> SlotAssignment<'a> {
         match &self.fold.roles[d] {
             AxisRole::Keep => assign_next(n, 0),
             AxisRole::Reduce => assign_next(0, n),
-            AxisRole::Groups { slots, .. } => {
-                slots.get(index).into_iter().for_each(|&group| assign_next(group, 0))
-            }
+            AxisRole::Groups { slots, count } => slots
+                .get(index)
+                .filter(|group| **group < *count)
+                .into_iter()
+                .for_each(|&group| assign_next(group, 0)),
             role @ AxisRole::Windows { step, before, .. } => {
                 let (first, last) = role.reached(n, n + 1);
                 (first..last)

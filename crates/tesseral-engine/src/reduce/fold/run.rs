@@ -58,7 +58,7 @@ pub struct Unit {
 }
 
 impl Unit {
-    fn cells(&self) -> u64 {
+    pub(super) fn cells(&self) -> u64 {
         self.place.iter().fold(1, |n, (start, end)| n.saturating_mul(end - start))
     }
 
@@ -110,7 +110,7 @@ impl Fold {
     }
 
     /// The statistics to request of the fast folds, which know no conditions, if they give the same result.
-    fn fast_statistics(&self, request: &Request) -> Option<StatSet> {
+    pub(super) fn fast_statistics(&self, request: &Request) -> Option<StatSet> {
         let [Reducer::Summary(wanted)] = self.reducers.as_slice() else { return None };
         let plain = self.roles.iter().all(|role| matches!(role, AxisRole::Keep | AxisRole::Reduce));
         let whole = request.condition.is_none() && self.masks.iter().all(Option::is_none);
@@ -135,19 +135,32 @@ pub(super) fn fields(handle: &Handle, request: &Request) -> Result<(Vec<u16>, Se
 }
 
 /// Size of the cells of all fields at one position.
-fn row_size(handle: &Handle, fields: &[u16]) -> Result<u64> {
+pub(super) fn row_size(handle: &Handle, fields: &[u16]) -> Result<u64> {
     fields.iter().map(|field| fixed_size(handle, *field).map(|size| size as u64)).sum()
 }
 
-/// Divides a selection into units, depending only on the plan and the memory limit.
+/// Divides a selection into units, depending only on the plan and the memory limit; of at most about `most` bytes of cells each, but
+/// of no less than what is decoded together.
 ///
 /// # Errors
 /// `InvalidRequest` when the roles do not match the selection, or the field's cells are not fixed-size.
-pub fn units(handle: &Handle, request: &Request, fold: &Fold, options: &Options) -> Result<Vec<Unit>> {
-    handle.restartable(|handle| cut_units(handle, request, fold, options))
+pub fn units(
+    handle: &Handle,
+    request: &Request,
+    fold: &Fold,
+    most: Option<u64>,
+    options: &Options,
+) -> Result<Vec<Unit>> {
+    handle.restartable(|handle| cut_units(handle, request, fold, most, options))
 }
 
-fn cut_units(handle: &Handle, request: &Request, fold: &Fold, options: &Options) -> Result<Vec<Unit>> {
+fn cut_units(
+    handle: &Handle,
+    request: &Request,
+    fold: &Fold,
+    most: Option<u64>,
+    options: &Options,
+) -> Result<Vec<Unit>> {
     let (numbers, selection) = fields(handle, request)?;
     if fold.roles.len() != selection.rank() || fold.masks.len() != selection.rank() {
         return Err(Error::invalid("a fold requires a role for each axis").in_array(&handle.schema().name));
@@ -158,7 +171,10 @@ fn cut_units(handle: &Handle, request: &Request, fold: &Fold, options: &Options)
             Unit::all(&selection, rows::parts(handle, &request.columns, &selection, options)?).collect()
         );
     }
-    check_total(handle, request)?;
+    // Jobs check what they read themselves: each is a request of its own.
+    if most.is_none() {
+        check_total(handle, request)?;
+    }
     let bytes = match fold.fast_statistics(request) {
         Some(_) => FAST_UNIT,
         None if request.condition.is_some() => MASKED_UNIT,
@@ -166,6 +182,7 @@ fn cut_units(handle: &Handle, request: &Request, fold: &Fold, options: &Options)
     };
     // A small limit is shared by the concurrent units; other limits do not change how sums round.
     let bytes = options.memory.map_or(bytes, |memory| bytes.min((memory / 16).max(1)));
+    let bytes = most.map_or(bytes, |most| bytes.min(most));
     let cells = (bytes / row_size(handle, &numbers)?).max(1);
     let chunk = handle.schema().chunk_shape.clone().unwrap_or_default();
     // A large chunk is divided where its parts decode independently; otherwise it would be decoded once per part. A small chunk is
@@ -325,7 +342,7 @@ pub fn fold(handle: &Handle, request: &Request, fold: &Fold, options: &Options) 
         let cells = selection.cells().unwrap_or(u64::MAX);
         check_results(handle, request, cells.saturating_mul(2 * row))?;
     }
-    let units = units(handle, request, fold, options)?;
+    let units = units(handle, request, fold, None, options)?;
     let mut merger = Merger::new(handle, request, fold, options)?;
     let fast = fold.fast_statistics(request).is_some();
     let alone = fast || handle.schema().sparse;

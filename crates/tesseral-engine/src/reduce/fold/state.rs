@@ -4,12 +4,13 @@ use bytemuck::Zeroable;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tesseral_core::{DType, Element, Error, Result, Scalar, dispatch_element};
 
-use super::bins::Bins;
+use super::histogram::Histogram;
 use super::norms::Norms;
 use super::number::Number;
 use super::product::Product;
 use super::sketch::Sketch;
 use super::weights::Weighted;
+use crate::exact::Moments;
 use crate::kernel::block::{Cell, WorkType};
 use crate::kernel::summary::{StatSet, Summary};
 
@@ -37,12 +38,7 @@ pub enum Reducer {
     /// Counts in exponentially growing buckets, for approximate quantiles.
     Sketch(#[serde(with = "super::wire::bits")] f64),
     /// Counts in equal bins, with one range for all slots or one per slot.
-    Histogram {
-        /// Number of bins.
-        bins: u32,
-        /// Lower and upper bound.
-        ranges: Vec<(Number, Number)>,
-    },
+    Histogram(Histogram),
     /// The number of missing cells, and of those equal to a number.
     Nulls(Option<Number>),
     /// Sums of weights and of weighted values.
@@ -147,7 +143,9 @@ impl FoldState {
             Reducer::Truth => Self::Truth(Truth::default()),
             Reducer::Values => Self::Values(Values::default()),
             Reducer::Sketch(accuracy) => Self::Sketch(Sketch::new(*accuracy)),
-            Reducer::Histogram { bins, .. } => Self::Histogram { counts: vec![0; *bins as usize], nans: 0 },
+            Reducer::Histogram(histogram) => {
+                Self::Histogram { counts: vec![0; histogram.bins.max(1) as usize], nans: 0 }
+            }
             Reducer::Nulls(_) => Self::Count(0),
             Reducer::Weighted => Self::Weighted(Box::default()),
         })
@@ -189,16 +187,8 @@ impl FoldState {
             Self::Values(kept) => kept.cells.extend_from_slice(bytemuck::cast_slice(values)),
             Self::Sketch(sketch) => sketch.fold(values),
             Self::Histogram { counts, nans } => {
-                let Reducer::Histogram { ranges, .. } = reducer else { return Err(mismatch()) };
-                let range = if ranges.len() == 1 { ranges.first() } else { ranges.get(slot) };
-                let &(low, high) = range.ok_or_else(mismatch)?;
-                let bins = Bins::new(low.to_f64(), high.to_f64(), counts.len());
-                for &value in values {
-                    match bins.index(value) {
-                        Some(bin) => counts[bin] += 1,
-                        None => *nans += 1,
-                    }
-                }
+                let Reducer::Histogram(histogram) = reducer else { return Err(mismatch()) };
+                histogram.fold(slot, values, counts, nans)?;
             }
             Self::Count(count) => {
                 let Reducer::Nulls(fill) = reducer else { return Err(mismatch()) };
@@ -258,21 +248,21 @@ impl FoldState {
             (Self::Product(a), Self::Product(b)) => a.merge(b),
             (Self::Norms(a), Self::Norms(b)) => a.merge(b),
             (Self::Arg(a), Self::Arg(b)) => {
-                a.cells += b.cells;
+                a.cells = a.cells.saturating_add(b.cells);
                 if let Some(index) = b.index {
                     a.update(b.key, index, matches!(reducer, Reducer::ArgMin));
                 }
             }
             (Self::Edge(a), Self::Edge(b)) => {
-                a.cells += b.cells;
+                a.cells = a.cells.saturating_add(b.cells);
                 if let Some(place) = b.index {
                     a.update_edge(b.key, place, matches!(reducer, Reducer::First));
                 }
             }
             (Self::Truth(a), Self::Truth(b)) => {
-                a.zeros += b.zeros;
-                a.others += b.others;
-                a.nans += b.nans;
+                a.zeros = a.zeros.saturating_add(b.zeros);
+                a.others = a.others.saturating_add(b.others);
+                a.nans = a.nans.saturating_add(b.nans);
             }
             (Self::Weighted(a), Self::Weighted(b)) => a.merge(b),
             (Self::Values(a), Self::Values(b)) => a.cells.extend_from_slice(&b.cells),
@@ -280,10 +270,10 @@ impl FoldState {
             (Self::Histogram { counts: a, nans }, Self::Histogram { counts: b, nans: more })
                 if a.len() == b.len() =>
             {
-                a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
-                *nans += more;
+                a.iter_mut().zip(b).for_each(|(a, b)| *a = a.saturating_add(*b));
+                *nans = nans.saturating_add(*more);
             }
-            (Self::Count(a), Self::Count(b)) => *a += b,
+            (Self::Count(a), Self::Count(b)) => *a = a.saturating_add(*b),
             _ => return Err(mismatch()),
         }
         Ok(())
@@ -384,11 +374,7 @@ impl Values {
                 if T::IS_FLOAT { Number::Float(value.to_f64()) } else { Number::Int(value.to_i128()) }
             };
             let Some(next) = next.filter(|_| fraction > 0.0) else { return Some(exact(first)) };
-            if T::IS_FLOAT {
-                return Some(Number::Float(interpolate(first.to_f64(), next.to_f64(), fraction)));
-            }
-            let (a, b) = (first.to_i128(), next.to_i128());
-            Some(if a == b { Number::Int(a) } else { Number::Float(interpolate_integers(a, b, fraction)) })
+            Some(if first == next { exact(first) } else { Number::Float(interpolate(first, next, fraction)) })
         }, else => None)
     }
 
@@ -415,25 +401,18 @@ fn numbers<T: Cell>(cells: &[u8]) -> Vec<T> {
     values
 }
 
-/// Linear interpolation from one value to a larger one. From or to an infinity, the difference is infinite.
-fn interpolate(a: f64, b: f64, fraction: f64) -> f64 {
-    let way = b - a;
-    match (a == b, a.is_infinite() || b.is_infinite()) {
-        (true, _) => a,
-        (_, true) => a + b,
-        _ if way.is_finite() => a + way * fraction,
-        _ => a * (1.0 - fraction) + b * fraction,
+/// Linear interpolation between two values, correctly rounded: `a · (1 − fraction) + b · fraction`. From or to an infinity, the
+/// difference is infinite.
+fn interpolate<T: Cell>(a: T, b: T, fraction: f64) -> f64 {
+    let mut sum = Moments::default();
+    for (value, share) in [(a, 1.0), (a, -fraction), (b, fraction)] {
+        sum.add_weighted(value, share);
     }
-}
-
-/// Linear interpolation between integers: integral steps stay integers, so that large values are rounded once.
-#[allow(clippy::float_cmp)]
-fn interpolate_integers(a: i128, b: i128, fraction: f64) -> f64 {
-    if fraction == 0.5 {
-        return (a + b) as f64 / 2.0;
+    // Minus infinity to infinity is NaN; an infinity and a finite number are that infinity, whatever the share.
+    match (a.to_f64(), b.to_f64()) {
+        (a, b) if a.is_infinite() || b.is_infinite() => a + b,
+        _ => sum.sum(),
     }
-    let way = (b - a) as f64 * fraction;
-    (a + way.floor() as i128) as f64 + (way - way.floor())
 }
 
 impl Reducer {

@@ -1,8 +1,11 @@
 //! What users ask for, by name, and its answer from a state.
 
+use std::fmt;
+
 use tesseral_core::dtype::Class;
 use tesseral_core::{DType, Scalar, Sum};
 
+use super::histogram::Histogram;
 use super::number::Number;
 use super::state::{FoldState, Reducer};
 use crate::kernel::axis::AxisFold;
@@ -63,12 +66,7 @@ pub enum Statistic {
     /// Whether all values are finite.
     AllFinite,
     /// Counts in equal bins between two numbers.
-    Histogram {
-        /// Number of bins.
-        bins: u32,
-        /// Lower and upper bound: one for all slots, or one for each.
-        ranges: Vec<(Number, Number)>,
-    },
+    Histogram(Histogram),
 }
 
 /// How an answer is computed from a state.
@@ -194,6 +192,21 @@ impl Statistic {
         Self::NAMED.iter().find(|(known, _)| *known == name).map(|(_, statistic)| statistic.clone())
     }
 
+    /// Whether weights change the statistic, or it needs none: counts, extremes and positions.
+    pub(super) fn takes_weights(&self) -> bool {
+        !matches!(
+            self,
+            Self::Var
+                | Self::Std
+                | Self::Product
+                | Self::NormL1
+                | Self::NormL2
+                | Self::Quantile(_)
+                | Self::Mode
+                | Self::Histogram(_)
+        )
+    }
+
     /// The state that the answer is computed from.
     fn reducer(&self, weighted: bool, sketch: Option<f64>) -> Reducer {
         match self {
@@ -213,7 +226,7 @@ impl Statistic {
             Self::ArgMax => Reducer::ArgMax,
             Self::First => Reducer::First,
             Self::Last => Reducer::Last,
-            Self::Histogram { bins, ranges } => Reducer::Histogram { bins: *bins, ranges: ranges.clone() },
+            Self::Histogram(histogram) => Reducer::Histogram(histogram.clone()),
         }
     }
 
@@ -279,6 +292,23 @@ impl Statistic {
             Self::Var => unless_nan(with_degrees(summary.valid(), how.ddof, false, |d| summary.variance(d))),
             Self::Std => unless_nan(with_degrees(summary.valid(), how.ddof, true, |d| summary.std(d))),
             _ => Answer::None,
+        }
+    }
+}
+
+/// The name of the statistic, with its parameter.
+impl fmt::Display for Statistic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Quantile(q) => write!(f, "quantile_{q}"),
+            Self::NullCount(_) => f.write_str("null_count"),
+            Self::AnyNan => f.write_str("any_nan"),
+            Self::AnyInf => f.write_str("any_inf"),
+            Self::AllFinite => f.write_str("all_finite"),
+            Self::Histogram(_) => f.write_str("histogram"),
+            _ => {
+                f.write_str(Self::NAMED.iter().find(|(_, known)| known == self).map_or("", |(name, _)| name))
+            }
         }
     }
 }

@@ -88,7 +88,7 @@ fn states_round_trip_through_serialization() {
         Reducer::ArgMax,
         Reducer::Values,
         Reducer::Sketch(0.02),
-        Reducer::Histogram { bins: 3, ranges: vec![(Number::Int(0), Number::Float(2.5))] },
+        Reducer::Histogram(Histogram::new(3, vec![(Number::Int(0), Number::Float(2.5))], true)),
         Reducer::Nulls(Some(Number::Float(-0.0))),
         Reducer::First,
         Reducer::Last,
@@ -108,6 +108,26 @@ fn states_round_trip_through_serialization() {
         let (back, came): (Reducer, FoldState) = serde_json::from_str(&text).unwrap();
         // NaN is not equal to itself: the debug text shows whether the bits are the same.
         assert_eq!(serde_json::to_string(&(&back, &came)).unwrap(), text);
+        let partial = |number| Partial {
+            number,
+            units: 1,
+            slots: Vec::new(),
+            states: vec![vec![state.clone()]],
+            skipped: 0,
+        };
+        let results = Results { reducers: vec![reducer.clone()], partials: vec![partial(0)] };
+        let bytes = results.to_bytes().unwrap();
+        let mut again = Results::from_bytes(&bytes).unwrap();
+        assert_eq!(again.to_bytes().unwrap(), bytes);
+        for end in 0..bytes.len() {
+            assert!(Results::from_bytes(&bytes[..end]).is_err(), "{reducer:?} cut at {end}");
+        }
+        // Neighbors over the same slots become one result, others stay apart.
+        let next = |number| Results { reducers: vec![reducer.clone()], partials: vec![partial(number)] };
+        again.join(next(1)).unwrap();
+        again.join(next(3)).unwrap();
+        assert_eq!(again.partials.iter().map(|p| (p.number, p.units)).collect::<Vec<_>>(), [(0, 2), (3, 1)]);
+        assert!(again.join(Results { reducers: Vec::new(), partials: Vec::new() }).is_err());
         let mut twice = state.clone();
         twice.merge(&reducer, &came).unwrap();
         assert_eq!(twice.cells(DType::Float64), 2 * state.cells(DType::Float64));

@@ -69,14 +69,7 @@ impl Weighted {
                 continue;
             }
             self.weights.add_float(weight, 1, false);
-            if T::IS_FLOAT {
-                self.values.add_product(value.to_f64(), weight);
-            } else {
-                // 64 bits in two doubles, both exact.
-                let value = value.to_i128();
-                let (high, low) = (value >> 32 << 32, value & 0xFFFF_FFFF);
-                [high, low].into_iter().for_each(|part| self.values.add_product(part as f64, weight));
-            }
+            self.values.add_weighted(*value, weight);
         }
     }
 
