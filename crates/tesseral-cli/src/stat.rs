@@ -26,8 +26,9 @@ const PRINTED_ROW: usize = 1024;
 pub(crate) struct Arguments {
     #[command(flatten)]
     subject: CellsArgument,
-    /// Print one row for each position of a dimension
-    #[arg(long, value_name = "DIM")]
+    /// Print one row for each position of a dimension, or for each part of its times: `time.year`, `time.month`, `time.season`,
+    /// `time.day`, `time.dayofyear`, `time.hour`
+    #[arg(long, value_name = "DIM | TIME.PART")]
     by: Option<String>,
     /// Omit the standard deviation, so that stored statistics can be used without reading cells
     #[arg(long)]
@@ -44,11 +45,12 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let container = arguments.subject.values.apply_to(context.open(&arguments.subject.source, &meter)?);
     let wanted =
         if arguments.quick { StatSet::RANGE | StatSet::SUM | StatSet::INFINITIES } else { StatSet::ALL };
+    arguments.along.check()?;
     if arguments.along.any() {
         let target = arguments.subject.resolve(&container)?;
         report_packing(&target.array);
         let (by, condition) = (arguments.by.as_deref(), arguments.condition.as_deref());
-        let code = axes::run(context, &arguments.along, &target, by, condition);
+        let code = axes::run(context, &arguments.along, &container, &target, by, condition);
         meter.finish();
         return code;
     }
@@ -56,6 +58,9 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
         let target = arguments.subject.resolve(&container)?;
         report_packing(&target.array);
         let rows = match (&arguments.condition, &target.cells) {
+            (condition, _) if target.array.schema().dim(dim).is_err() && dim.contains('.') => {
+                rows_of_groups(&target, dim, wanted, condition.as_deref())?
+            }
             (None, tesseral::Target::Cells(_)) => rows_by(&target, dim, wanted)?,
             (condition, _) => rows_found(&target, dim, wanted, condition.as_deref())?,
         };
@@ -173,6 +178,28 @@ fn rows_by(target: &ResolvedCells, dim: &str, wanted: StatSet) -> CliResult<Vec<
     let rows = (0..slice.count()).zip(summaries).map(|(i, summarized)| {
         let position = slice.start + i * slice.step;
         StatRow { position: Some(position), coordinate: coordinate(&schema.dims[dim], position), summarized }
+    });
+    Ok(rows.collect())
+}
+
+/// Rows for parts of times.
+fn rows_of_groups(
+    target: &ResolvedCells,
+    by: &str,
+    wanted: StatSet,
+    condition: Option<&str>,
+) -> CliResult<Vec<StatRow>> {
+    let mut asked = target.array.reduction(Vec::new())?.select(target.positions()?).by(by)?;
+    if let Some(text) = condition {
+        asked = asked.filter(text)?;
+    }
+    let asked = asked.resolve()?;
+    let groups = asked.axes().iter().find_map(|axis| axis.groups.as_ref());
+    let texts = groups.into_iter().flat_map(|groups| groups.numbers.iter().map(|n| groups.part.text(*n)));
+    let rows = texts.zip(asked.summaries(wanted)?).map(|(coordinate, summary)| StatRow {
+        position: None,
+        coordinate,
+        summarized: Summarized { summary, from_statistics: false },
     });
     Ok(rows.collect())
 }

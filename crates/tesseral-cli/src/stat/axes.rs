@@ -2,9 +2,8 @@
 
 use clap::Args;
 use serde_json::{Map, Value as Json, json};
-use tesseral::{Error, Request, Selection};
-use tesseral_core::condition::Condition;
-use tesseral_engine::fold::{self, Answer, AxisRole, Finish, Fold, Folded, Reducer, Statistic};
+use tesseral::fold::{Answer, Answers, Histogram, Number, Statistic};
+use tesseral::{AnswerAxis, Asked, Container, Error, Rolling, Selection, StatisticsQuery};
 
 use crate::cells_argument::{ResolvedCells, coordinate};
 use crate::context::Context;
@@ -72,9 +71,24 @@ pub(super) struct AxisArguments {
     /// Approximate medians and quantiles in little memory, with at most this relative error, e.g. 0.01
     #[arg(long, value_name = "ERROR")]
     sketch: Option<f64>,
-    /// Dimensions of --quantile
+    /// Dimensions of --quantile and --histogram
     #[arg(long, value_name = "DIMS")]
     over: Option<String>,
+    /// Counts of values in N equal bins, from the smallest to the largest value or from LO to HI
+    #[arg(long, value_name = "N[,LO,HI]", allow_hyphen_values = true)]
+    histogram: Option<String>,
+    /// Weights of --sum and --mean: a variable along some of the dimensions, or `cos(lat)` for coordinates in degrees
+    #[arg(long, value_name = "VAR")]
+    weights: Option<String>,
+    /// Statistics of the N positions up to each position of a dimension
+    #[arg(long, value_name = "DIM=N", conflicts_with = "by")]
+    rolling: Option<String>,
+    /// With --rolling, statistics of the N positions around each position
+    #[arg(long, requires = "rolling")]
+    center: bool,
+    /// With --rolling, values that a window needs to have an answer; all by default
+    #[arg(long, value_name = "N", requires = "rolling")]
+    min_count: Option<u64>,
 }
 
 impl AxisArguments {
@@ -104,6 +118,16 @@ impl AxisArguments {
         self.options().iter().any(|(_, dims)| dims.is_some())
             || self.median.is_some()
             || !self.quantile.is_empty()
+            || self.histogram.is_some()
+    }
+
+    /// Rejects options that have no statistic to apply to.
+    pub(super) fn check(&self) -> CliResult<()> {
+        if (self.weights.is_some() || self.rolling.is_some()) && !self.any() {
+            let hint = "add --mean or another statistic";
+            return Err(Error::invalid("--weights and --rolling require a statistic").hint(hint).into());
+        }
+        Ok(())
     }
 
     /// Requested statistics by the heading of their column.
@@ -124,216 +148,298 @@ impl AxisArguments {
             }
             found.push((format!("quantile_{q}"), Statistic::Quantile(q)));
         }
+        if let Some(text) = &self.histogram {
+            found.push(("histogram".to_owned(), Statistic::Histogram(histogram(text)?)));
+        }
         Ok(found)
     }
 
-    /// Returns the dimensions to reduce: those named, all but that of `--by`, or all.
-    fn reduced(&self, target: &ResolvedCells, by: Option<&str>) -> CliResult<Vec<bool>> {
+    /// The dimensions that are listed after statistics.
+    fn listed(&self, target: &ResolvedCells) -> CliResult<Option<Vec<usize>>> {
         let schema = target.array.schema();
-        let rank = schema.dims.len();
-        let mut named: Option<Vec<bool>> = None;
+        let mut listed: Option<Vec<usize>> = None;
         let lists =
             self.options().map(|(_, dims)| dims).into_iter().chain([&self.median, &self.over]).flatten();
         for list in lists.filter(|list| !list.is_empty()) {
-            let mut reduced = vec![false; rank];
-            for name in list.split(',') {
-                reduced[schema.dim(name.trim())?] = true;
-            }
-            if named.as_ref().is_some_and(|others| *others != reduced) {
+            let mut axes =
+                list.split(',').map(|name| schema.dim(name.trim())).collect::<Result<Vec<_>, _>>()?;
+            axes.sort_unstable();
+            axes.dedup();
+            if listed.as_ref().is_some_and(|others| *others != axes) {
                 let detail = "all statistics must use the same dimensions";
                 return Err(Error::invalid(detail).into());
             }
-            named = Some(reduced);
+            listed = Some(axes);
         }
-        let Some(by) = by else { return Ok(named.unwrap_or_else(|| vec![true; rank])) };
-        let by = schema.dim(by)?;
-        if named.is_some_and(|named| named[by]) {
-            return Err(Error::invalid("a dimension cannot be both reduced and given by --by").into());
+        Ok(listed)
+    }
+
+    /// The question about the cells of a target.
+    fn reduction<'a>(
+        &self,
+        container: &'a Container,
+        target: &'a ResolvedCells,
+        by: Option<&str>,
+        condition: Option<&str>,
+    ) -> CliResult<StatisticsQuery<'a>> {
+        let selection = target.positions()?;
+        if !matches!(target.column(), tesseral::Column::Field(_)) {
+            return Err(Error::unsupported("statistics along dimensions of coordinates").into());
         }
-        Ok((0..rank).map(|d| d != by).collect())
+        if let Some(error) = self.sketch.filter(|error| !(1e-6..=0.5).contains(error)) {
+            let detail =
+                format!("invalid value {error} of --sketch: expected a relative error from 0.000001 to 0.5");
+            return Err(Error::invalid(detail).into());
+        }
+        let (schema, listed) = (target.array.schema(), self.listed(target)?);
+        let statistics = self.statistics()?.into_iter().map(|(_, statistic)| statistic).collect();
+        let mut asked = target.array.reduction(statistics)?.select(selection).sketch(self.sketch);
+        match (by, listed) {
+            // A dimension by itself keeps its positions; all others are reduced.
+            (Some(by), listed) if schema.dim(by).is_ok() => {
+                if listed.is_some_and(|axes| schema.dim(by).is_ok_and(|by| axes.contains(&by))) {
+                    let detail = "a dimension cannot be both reduced and given by --by";
+                    return Err(Error::invalid(detail).into());
+                }
+            }
+            (_, Some(axes)) => asked = asked.over_axes(axes)?,
+            (_, None) => {}
+        }
+        if let Some(by) = by {
+            asked = asked.by(by)?;
+        }
+        if let Some(text) = &self.rolling {
+            let (axis, size) = window(schema, text)?;
+            let rolling = Rolling { size, center: self.center, least: self.min_count };
+            asked = asked.rolling(axis, rolling);
+        }
+        if let Some(weights) = &self.weights {
+            asked = asked.weights(container, weights);
+        }
+        Ok(match condition {
+            Some(text) => asked.filter(text)?,
+            None => asked,
+        })
     }
 }
 
-/// Results by position.
-struct ResultColumns {
-    columns: Vec<ResultColumn>,
-    /// Cells that each row is the result of, including missing ones.
-    counts: Vec<u64>,
+/// The dimension and the size of `DIM=N`.
+fn window(schema: &tesseral::ArraySchema, text: &str) -> CliResult<(usize, u64)> {
+    let invalid = || Error::invalid(format!("invalid value {text:?} of --rolling: expected DIM=N"));
+    let (dim, size) = text.rsplit_once('=').ok_or_else(invalid)?;
+    Ok((schema.dim(dim)?, size.parse().ok().filter(|size| *size > 0).ok_or_else(invalid)?))
 }
 
-/// One column of results.
-struct ResultColumn {
-    name: String,
-    values: Vec<Json>,
-}
-
-/// Input of the fold: matching cells of an array, and the treatment of each dimension.
-struct Task<'a> {
-    target: &'a ResolvedCells,
-    selection: Selection,
-    condition: Option<Condition>,
-    roles: Vec<AxisRole>,
+/// The bins of `N` or `N,LO,HI`.
+fn histogram(text: &str) -> CliResult<Histogram> {
+    /// Bins of which counts and edges take little memory.
+    const MOST: u32 = 1 << 20;
+    let invalid = || {
+        let expected = "expected a number of bins, and the smallest and the largest value: 20,0,100";
+        Error::invalid(format!("invalid value {text:?} of --histogram: {expected}"))
+    };
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    let bound = |text: &str| -> Result<Number, Error> {
+        let float = || text.parse::<f64>().ok().filter(|value| value.is_finite()).map(Number::Float);
+        text.parse::<i64>().ok().map(|value| Number::Int(value.into())).or_else(float).ok_or_else(invalid)
+    };
+    let (bins, ranges) = match parts.as_slice() {
+        [bins] => (*bins, Vec::new()),
+        [bins, low, high] => (*bins, vec![(bound(low)?, bound(high)?)]),
+        _ => return Err(invalid().into()),
+    };
+    let ordered = ranges.iter().all(|(low, high)| low.to_f64() < high.to_f64());
+    let bins = bins.parse().ok().filter(|bins| ordered && (1..=MOST).contains(bins)).ok_or_else(invalid)?;
+    Ok(Histogram::new(bins, ranges, false))
 }
 
 pub(super) fn run(
     context: &Context,
     along: &AxisArguments,
+    container: &Container,
     target: &ResolvedCells,
     by: Option<&str>,
     condition: Option<&str>,
 ) -> CliResult {
-    let reduced = along.reduced(target, by)?;
-    let schema = target.array.schema();
-    let task = Task {
+    let asked = along.reduction(container, target, by, condition)?.resolve()?;
+    check_values(&asked, target)?;
+    let answers = asked.ask()?;
+    let sheet = Sheet {
         target,
         selection: target.positions()?,
-        condition: condition.map(|text| tesseral::condition(schema, text)).transpose()?,
-        roles: reduced.iter().map(|r| if *r { AxisRole::Reduce } else { AxisRole::Keep }).collect(),
+        scattered: target.array.schema().sparse || condition.is_some(),
+        names: along.statistics()?.into_iter().map(|(name, _)| name).collect(),
+        axes: asked.axes(),
+        answers,
+        sketch: along.sketch,
     };
-    let found = task.results(along)?;
-    task.report(context, &reduced, &found, along.sketch)
+    if context.json() { sheet.json() } else { sheet.text() }
 }
 
-impl Task<'_> {
-    /// Returns whether only some positions have cells.
-    fn scattered(&self) -> bool {
-        self.target.array.schema().sparse || self.condition.is_some()
-    }
-
-    /// Folds the selection; missing cells and NaNs are excluded, as elsewhere in `stat`.
-    fn folded(&self, reducers: Vec<Reducer>) -> CliResult<Folded> {
-        let array = &self.target.array;
-        if !matches!(self.target.column(), tesseral::Column::Field(_)) {
-            return Err(Error::unsupported("statistics along dimensions of coordinates").into());
-        }
-        let fold = Fold::new(reducers, self.roles.clone());
-        let request = Request { condition: self.condition.clone(), ..array.request(&self.selection) };
-        Ok(fold::fold(array.handle(), &request, &fold, array.options())?)
-    }
-
-    /// Rejects values to sort that exceed the memory.
-    fn check_values(&self, reducers: &[Reducer]) -> CliResult<()> {
-        let (target, array) = (self.target, &self.target.array);
-        if !reducers.contains(&Reducer::Values) {
-            return Ok(());
-        }
-        let size = target.field.cell_size().unwrap_or(1) as u64;
-        let bytes = array.cells_at_most(&target.cells)?.saturating_mul(size);
-        match array.options().memory.filter(|allowed| bytes > *allowed) {
-            None => Ok(()),
-            Some(allowed) => {
-                let hint = "select less, raise --memory, or use --sketch 0.01";
-                Err(Error::limit("the values to sort", bytes, allowed).hint(hint).into())
-            }
+/// Rejects values to sort that exceed the memory.
+fn check_values(asked: &Asked<'_>, target: &ResolvedCells) -> CliResult<()> {
+    let bytes = asked.kept_bytes()?;
+    match target.array.options().memory.filter(|allowed| bytes > *allowed) {
+        None => Ok(()),
+        Some(allowed) => {
+            let hint = "select less, raise --memory, or use --sketch 0.01";
+            Err(Error::limit("the values to sort", bytes, allowed).hint(hint).into())
         }
     }
+}
 
-    fn results(&self, along: &AxisArguments) -> CliResult<ResultColumns> {
-        let requested = along.statistics()?;
-        if let Some(error) = along.sketch.filter(|error| !(1e-6..=0.5).contains(error)) {
-            let detail =
-                format!("invalid value {error} of --sketch: expected a relative error from 0.000001 to 0.5");
-            return Err(Error::invalid(detail).into());
-        }
-        let statistics: Vec<Statistic> = requested.iter().map(|(_, statistic)| statistic.clone()).collect();
-        let (reducers, places) = fold::reducers(&statistics, false, along.sketch);
-        self.check_values(&reducers)?;
-        let states = self.folded(reducers)?.states;
-        let dtype = self.target.field.dtype;
-        let column = |((name, statistic), place): ((String, Statistic), usize)| {
-            let value = |state| shown_json(&statistic.answer(state, dtype, Finish::default()));
-            ResultColumn { name, values: states[place].iter().map(value).collect() }
-        };
-        let slots = states.first().map_or(0, Vec::len);
-        let most = |slot: usize| states.iter().map(|list| list[slot].cells(dtype)).max().unwrap_or(0);
-        let counts = (0..slots).map(most).collect();
-        Ok(ResultColumns { columns: requested.into_iter().zip(places).map(column).collect(), counts })
+/// Answers to print: one row per slot.
+struct Sheet<'a> {
+    target: &'a ResolvedCells,
+    selection: Selection,
+    /// Whether only some positions have cells.
+    scattered: bool,
+    /// The heading of each statistic.
+    names: Vec<String>,
+    axes: &'a [AnswerAxis],
+    answers: Answers,
+    sketch: Option<f64>,
+}
+
+impl Sheet<'_> {
+    /// The slots to list: if most positions have no cells, only those with cells.
+    fn listed(&self) -> Vec<usize> {
+        let all = self.answers.columns.first().map_or(0, Vec::len);
+        let shown = |slot: &usize| self.axes.is_empty() || !self.scattered || self.answers.cells[*slot] > 0;
+        (0..all).filter(shown).collect()
     }
 
-    fn report(
-        &self,
-        context: &Context,
-        reduced: &[bool],
-        found: &ResultColumns,
-        sketch: Option<f64>,
-    ) -> CliResult {
-        let (target, schema, selection) = (self.target, self.target.array.schema(), &self.selection);
-        let names: Vec<String> = schema
-            .dims
+    /// The index of a slot along each axis.
+    fn indexes(&self, slot: usize) -> Vec<u64> {
+        let mut rest = slot as u64;
+        let mut indexes: Vec<u64> = self
+            .answers
+            .shape
             .iter()
-            .enumerate()
-            .map(|(d, dim)| if dim.name.is_empty() { d.to_string() } else { dim.name.clone() })
+            .rev()
+            .map(|count| {
+                let index = rest % (*count).max(1);
+                rest /= (*count).max(1);
+                index
+            })
             .collect();
-        let kept: Vec<usize> = (0..names.len()).filter(|d| !reduced[*d]).collect();
-        let columns = &found.columns;
-        let all = columns.first().map_or(0, |column| column.values.len());
-        // If most positions have no cells, only those with cells are listed.
-        let listed: Vec<usize> =
-            (0..all).filter(|row| kept.is_empty() || !self.scattered() || found.counts[*row] > 0).collect();
-        let places = |row: usize| -> Vec<u64> {
-            let mut rest = row as u64;
-            let mut places: Vec<u64> = kept
-                .iter()
-                .rev()
-                .map(|&d| {
-                    let slice = selection.slices()[d];
-                    let count = slice.count().max(1);
-                    let place = slice.start + rest % count * slice.step;
-                    rest /= count;
-                    place
-                })
-                .collect();
-            places.reverse();
-            places
-        };
-        let coordinates = |row: usize| -> Vec<String> {
-            places(row).iter().zip(&kept).map(|(&p, &d)| coordinate(&schema.dims[d], p)).collect()
-        };
-        if context.json() {
-            let mut document = super::schema();
-            document.extend(super::head(target));
-            let dim_names = |wanted: bool| -> Json {
-                names.iter().zip(reduced).filter(|(_, r)| **r == wanted).map(|(n, _)| json!(n)).collect()
-            };
-            document.insert("over".into(), dim_names(true));
-            document.insert("dims".into(), dim_names(false));
-            if let Some(error) = sketch {
-                document.insert("quantile_relative_error".into(), json::float(error));
+        indexes.reverse();
+        indexes
+    }
+
+    /// The position of a slot along an axis; none for a group.
+    fn position(&self, axis: &AnswerAxis, index: u64) -> Option<u64> {
+        let slice = self.selection.slices()[axis.dim];
+        axis.groups.is_none().then_some(slice.start + index * slice.step)
+    }
+
+    fn positions(&self, slot: usize) -> Vec<Option<u64>> {
+        let indexes = self.indexes(slot);
+        self.axes.iter().zip(indexes).map(|(axis, index)| self.position(axis, index)).collect()
+    }
+
+    fn coordinates(&self, slot: usize) -> Vec<String> {
+        let dims = &self.target.array.schema().dims;
+        let text = |(axis, index): (&AnswerAxis, u64)| match (&axis.groups, self.position(axis, index)) {
+            (Some(groups), _) => {
+                let number = usize::try_from(index).ok().and_then(|index| groups.numbers.get(index));
+                number.map_or_else(String::new, |number| groups.part.text(*number))
             }
-            let rows = listed.iter().map(|&row| {
-                let mut one = Map::new();
-                one.insert("positions".into(), json!(places(row)));
-                one.insert("coordinates".into(), json!(coordinates(row)));
-                columns.iter().for_each(|column| {
-                    one.insert(column.name.clone(), column.values[row].clone());
-                });
-                Json::Object(one)
-            });
-            document.insert("rows".into(), rows.collect());
-            output::print_json(&Json::Object(document))?;
-            return Ok(exit::OK);
-        }
-        let headings: Vec<String> = kept
-            .iter()
-            .map(|&d| names[d].clone())
-            .chain(columns.iter().map(|column| match sketch {
-                Some(error) if column.name == "median" || column.name.starts_with("quantile_") => {
-                    format!(">{} (within {} %)", column.name, error * 100.0)
-                }
-                _ => format!(">{}", column.name),
-            }))
-            .collect();
-        let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
-        let shown = |value: &Json| match value {
-            Json::Null => "-".to_owned(),
-            Json::String(text) => text.clone(),
-            other => other.to_string(),
+            (None, position) => coordinate(&dims[axis.dim], position.unwrap_or(0)),
         };
-        let rows = listed.iter().map(|&row| {
-            coordinates(row).into_iter().chain(columns.iter().map(|c| shown(&c.values[row]))).collect()
+        self.axes.iter().zip(self.indexes(slot)).map(text).collect()
+    }
+
+    /// The name of a dimension, or its number.
+    fn dim(&self, number: usize) -> String {
+        let name = &self.target.array.schema().dims[number].name;
+        if name.is_empty() { number.to_string() } else { name.clone() }
+    }
+
+    /// The names of the axes: `lat`, `time.month`.
+    fn heads(&self) -> Vec<String> {
+        let head = |axis: &AnswerAxis| match &axis.groups {
+            Some(groups) => format!("{}.{}", self.dim(axis.dim), groups.part),
+            None => self.dim(axis.dim),
+        };
+        self.axes.iter().map(head).collect()
+    }
+
+    fn json(&self) -> CliResult {
+        let mut document = super::schema();
+        document.extend(super::head(self.target));
+        let kept = |d: &usize| self.axes.iter().any(|axis| axis.dim == *d && axis.groups.is_none());
+        let over = (0..self.selection.rank()).filter(|d| !kept(d)).map(|d| json!(self.dim(d)));
+        document.insert("over".into(), over.collect());
+        document.insert("dims".into(), self.heads().into_iter().map(Json::from).collect());
+        if let Some(error) = self.sketch {
+            document.insert("quantile_relative_error".into(), json::float(error));
+        }
+        if let Some(edges) = self.answers.edges.first() {
+            document.insert("histogram_edges".into(), edges.iter().map(|edge| json::float(*edge)).collect());
+        }
+        let rows = self.listed().into_iter().map(|slot| {
+            let mut row = Map::new();
+            row.insert("positions".into(), json!(self.positions(slot)));
+            row.insert("coordinates".into(), json!(self.coordinates(slot)));
+            for (name, column) in self.names.iter().zip(&self.answers.columns) {
+                row.insert(name.clone(), shown_json(&column[slot]));
+            }
+            Json::Object(row)
         });
-        output::print(&TerminalStyle::stdout().table(&headings, rows))?;
+        document.insert("rows".into(), rows.collect());
+        output::print_json(&Json::Object(document))?;
         Ok(exit::OK)
+    }
+
+    fn text(&self) -> CliResult {
+        if let ([column], [edges]) = (self.answers.columns.as_slice(), self.answers.edges.as_slice()) {
+            return self.bins(column, edges);
+        }
+        let headings = self.names.iter().map(|name| match self.sketch {
+            Some(error) if name == "median" || name.starts_with("quantile_") => {
+                format!(">{name} (within {} %)", error * 100.0)
+            }
+            _ => format!(">{name}"),
+        });
+        let headings: Vec<String> = self.heads().into_iter().chain(headings).collect();
+        let rows = self.listed().into_iter().map(|slot| {
+            let answers = self.answers.columns.iter().map(|column| shown(&shown_json(&column[slot])));
+            self.coordinates(slot).into_iter().chain(answers).collect()
+        });
+        print_table(&headings, rows)
+    }
+
+    /// A histogram: one row per bin.
+    fn bins(&self, column: &[Answer], edges: &[f64]) -> CliResult {
+        let columns = [">from", ">to", ">count"].map(str::to_owned);
+        let headings: Vec<String> = self.heads().into_iter().chain(columns).collect();
+        let mut rows: Vec<Vec<String>> = Vec::new();
+        for slot in self.listed() {
+            let Answer::Counts(counts) = &column[slot] else { continue };
+            for (count, edge) in counts.iter().zip(edges.windows(2)) {
+                let numbers = [json::float(edge[0]), json::float(edge[1])].map(|edge| shown(&edge));
+                rows.push(
+                    self.coordinates(slot).into_iter().chain(numbers).chain([count.to_string()]).collect(),
+                );
+            }
+        }
+        print_table(&headings, rows)
+    }
+}
+
+fn print_table(headings: &[String], rows: impl IntoIterator<Item = Vec<String>>) -> CliResult {
+    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+    output::print(&TerminalStyle::stdout().table(&headings, rows))?;
+    Ok(exit::OK)
+}
+
+/// A value as text.
+fn shown(value: &Json) -> String {
+    match value {
+        Json::Null => "-".to_owned(),
+        Json::String(text) => text.clone(),
+        other => other.to_string(),
     }
 }
 
