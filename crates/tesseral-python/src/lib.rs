@@ -45,7 +45,7 @@ mod _native {
     #[pymodule_export]
     use crate::numpy_array::Memory;
     #[pymodule_export]
-    use crate::reduce::{Partial, merge};
+    use crate::reduce::join_results;
     #[pymodule_export]
     use crate::rows::Rows;
     #[pymodule_export]

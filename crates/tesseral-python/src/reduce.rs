@@ -1,156 +1,158 @@
-//! Reductions with NumPy's results, but without loss of precision.
+//! Reductions: questions to the engine's reducer, and its answers as NumPy arrays.
 //!
 //! Null cells and missing values are excluded; NaN is excluded unless `skipna=False`. Integers stay integers: results beyond 64
-//! bits are Python integers.
+//! bits are Python integers. Nothing is computed here.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
-use tesseral::{CellLen, DType, Reduced, Scalar, StatSet, Summary};
-use tesseral_core::Sum;
+use tesseral::fold::{Answer, Answers, BinRange, Finish, Histogram, Job, Number, Results, Statistic};
+use tesseral::{Array, Asked, CellLen, DType, Options, Rolling, Scalar, TimeGroups};
+use tesseral_core::calendar::TimePart;
 use tesseral_core::dtype::Class;
-use tesseral_engine::kernel::axis::AxisFold;
 
 use crate::error::OrRaise;
 use crate::index;
-use crate::read::{refuse, run};
+use crate::read::refuse;
 use crate::view::View;
-use crate::{dtype, numpy_array};
+use crate::{dtype, numpy_array, runtime};
 
-/// Options of a reduction.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReduceOptions {
-    /// Delta degrees of freedom of a variance.
-    pub(crate) ddof: f64,
-    /// Whether NaN cells are excluded.
-    pub(crate) skipna: bool,
+/// A question about the cells of a view.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct ReduceInput {
+    /// Names of statistics; quantiles with their number.
+    statistics: Vec<(String, Option<f64>)>,
+    /// Axes of the window to reduce; all without a list.
+    axes: Option<Vec<usize>>,
+    ddof: f64,
+    skipna: bool,
+    condition: Option<String>,
+    /// An axis and a part of its times.
+    by: Option<(usize, String)>,
+    /// An axis, the size of its windows, whether they are centered, and the values that they need.
+    rolling: Option<(usize, u64, bool, Option<u64>)>,
+    weights: Option<String>,
+    /// Bins of a histogram and their range.
+    bins: Option<(u32, Option<(f64, f64)>)>,
+    /// Relative error of quantiles.
+    sketch: Option<f64>,
 }
 
-/// Kind of a reduction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Statistic {
-    Count,
-    Sum,
-    Mean,
-    Min,
-    Max,
-    Std,
-    Var,
-}
-
-impl Statistic {
-    fn parse(name: &str) -> PyResult<Self> {
-        Ok(match name {
-            "count" => Self::Count,
-            "sum" => Self::Sum,
-            "mean" => Self::Mean,
-            "min" => Self::Min,
-            "max" => Self::Max,
-            "std" => Self::Std,
-            "var" => Self::Var,
-            _ => return Err(PyValueError::new_err(format!("unknown reduction {name:?}"))),
-        })
+impl ReduceInput {
+    fn statistics(&self) -> PyResult<Vec<Statistic>> {
+        let number = |value: f64| Number::Float(value);
+        let one = |(name, parameter): &(String, Option<f64>)| match (name.as_str(), parameter) {
+            ("quantile", Some(q)) if (0.0..=1.0).contains(q) => Ok(Statistic::Quantile(*q)),
+            ("quantile", _) => Err(PyValueError::new_err("quantiles must be in the range [0, 1]")),
+            ("histogram", _) => {
+                let (bins, range) = self.bins.unwrap_or((10, None));
+                let ranges: Vec<BinRange> =
+                    range.map(|(low, high)| (number(low), number(high))).into_iter().collect();
+                Ok(Statistic::Histogram(Histogram::new(bins, ranges, false)))
+            }
+            (name, _) => Statistic::parse(name)
+                .ok_or_else(|| PyValueError::new_err(format!("unknown reduction {name:?}"))),
+        };
+        self.statistics.iter().map(one).collect()
     }
 
-    fn wanted(self) -> StatSet {
-        match self {
-            Self::Count => StatSet::COUNTS,
-            Self::Sum | Self::Mean => StatSet::SUM,
-            Self::Min | Self::Max => StatSet::RANGE,
-            Self::Std | Self::Var => StatSet::SPREAD,
+    /// The question, resolved against the array of a view.
+    fn asked<'a>(
+        &self,
+        view: &'a View,
+        array: &'a Array,
+        statistics: Vec<Statistic>,
+        options: &Options,
+    ) -> tesseral::Result<Asked<'a>> {
+        let open = view.open_axes();
+        let axis = |number: usize| open.get(number).copied().unwrap_or(usize::MAX);
+        let selection = index::selection(&view.window, &view.shape)?;
+        let finish = Finish { ddof: self.ddof, skip_nan: self.skipna };
+        let mut asked =
+            array.reduction(statistics)?.select(selection).finish(finish).options(options.clone());
+        asked = asked.sketch(self.sketch);
+        if let Some(axes) = &self.axes {
+            // Axes selected by an integer have one position: reducing them changes nothing.
+            let dropped = (0..view.window.len()).filter(|&i| view.window[i].dropped);
+            asked = asked.over_axes(dropped.chain(axes.iter().map(|&number| axis(number))).collect())?;
         }
-    }
-}
-
-/// One result.
-#[derive(Clone, Debug, Default)]
-enum Answer {
-    /// There is no valid cell.
-    #[default]
-    None,
-    Int(i128),
-    Float(f64),
-    Value(Scalar),
-}
-
-/// Finalizes a state, of all cells or of one position.
-struct ReduceState {
-    valid: u64,
-    nans: u64,
-    sum: Option<Sum>,
-    mean: Option<f64>,
-    variance: Option<f64>,
-    min: Option<Scalar>,
-    max: Option<Scalar>,
-}
-
-impl ReduceState {
-    fn of_all(s: &Summary) -> Self {
-        Self {
-            valid: s.valid(),
-            nans: s.nans(),
-            sum: s.sum(),
-            mean: s.mean(),
-            variance: s.variance(),
-            min: s.min(),
-            max: s.max(),
+        if let Some((number, part)) = &self.by {
+            asked = asked.by_axis(axis(*number), Some(part.parse::<TimePart>()?));
         }
+        if let Some((number, size, center, least)) = self.rolling {
+            asked = asked.rolling(axis(number), Rolling { size, center, least });
+        }
+        if let Some(weights) = &self.weights {
+            asked = asked.weights(view.container(), weights);
+        }
+        if let Some(condition) = &self.condition {
+            asked = asked.filter(condition)?;
+        }
+        asked.resolve()
     }
 
-    fn of_one(f: &AxisFold, i: usize) -> Self {
-        Self {
-            valid: f.valid(i),
-            nans: f.nans(i),
-            sum: f.sum(i),
-            mean: f.mean(i),
-            variance: f.variance(i),
-            min: f.min(i),
-            max: f.max(i),
+    /// The request for the cells alone, which jobs need.
+    fn cells<'a>(&self, view: &'a View, array: &'a Array, options: &Options) -> tesseral::Result<Asked<'a>> {
+        let selection = index::selection(&view.window, &view.shape)?;
+        let asked = array.reduction(Vec::new())?.select(selection).options(options.clone());
+        match &self.condition {
+            Some(condition) => asked.filter(condition)?.resolve(),
+            None => asked.resolve(),
         }
     }
 
-    fn answer(self, what: Statistic, how: ReduceOptions) -> Answer {
-        if what == Statistic::Count {
-            return Answer::Int(i128::from(self.valid));
-        }
-        if self.nans > 0 && !how.skipna {
-            return Answer::Float(f64::NAN);
-        }
-        let float = |v: Option<f64>| v.map_or(Answer::None, Answer::Float);
-        match what {
-            Statistic::Count => Answer::Int(i128::from(self.valid)),
-            Statistic::Sum => match self.sum {
-                Some(Sum::Int(sum)) => Answer::Int(sum),
-                Some(Sum::Float(sum)) => Answer::Float(sum),
-                None => Answer::None,
-            },
-            Statistic::Mean => float(self.mean),
-            Statistic::Min => self.min.map_or(Answer::None, Answer::Value),
-            Statistic::Max => self.max.map_or(Answer::None, Answer::Value),
-            Statistic::Std | Statistic::Var => {
-                // Counts of cells are far below 2^53.
-                let cells = self.valid as f64;
-                let degrees = cells - how.ddof;
-                let variance = self.variance.filter(|_| degrees > 0.0).map(|v| v * cells / degrees);
-                float(variance.map(|v| if what == Statistic::Std { v.sqrt() } else { v }))
+    /// Rejects statistics that the dtype of the cells does not support, and positions along axes that run backward.
+    fn check(&self, view: &View, statistics: &[Statistic]) -> PyResult<()> {
+        let field = view.field();
+        for (statistic, (name, _)) in statistics.iter().zip(&self.statistics) {
+            let cells = matches!(
+                statistic,
+                Statistic::Count
+                    | Statistic::Cells
+                    | Statistic::NullCount(_)
+                    | Statistic::Min
+                    | Statistic::Max
+                    | Statistic::ArgMin
+                    | Statistic::ArgMax
+                    | Statistic::First
+                    | Statistic::Last
+                    | Statistic::Mode
+            );
+            let sensible = match field.dtype.class() {
+                Class::Time => {
+                    let point = matches!(field.dtype, DType::DateTime(_));
+                    cells || (*statistic == Statistic::Sum && !point)
+                }
+                Class::Complex | Class::Bits | Class::Text => false,
+                _ => true,
+            };
+            if !sensible || field.cell != CellLen::One {
+                return Err(refuse(view, name));
             }
         }
-    }
-}
-
-/// Rejects reductions that the dtype does not support.
-fn check(view: &View, what: Statistic, name: &str) -> PyResult<()> {
-    let field = view.field();
-    let sensible = match field.dtype.class() {
-        Class::Time => {
-            let point = matches!(field.dtype, DType::DateTime(_));
-            matches!(what, Statistic::Count | Statistic::Min | Statistic::Max)
-                || (what == Statistic::Sum && !point)
+        let open = view.open_axes();
+        let backward = |number: usize| {
+            open.get(number).is_some_and(|axis| view.window[*axis].step < 0 && view.window[*axis].count > 1)
+        };
+        let reduced =
+            |number: usize| self.axes.as_ref().is_none_or(|axes| axes.contains(&number)) && backward(number);
+        let placed = statistics.iter().any(|statistic| {
+            matches!(statistic, Statistic::ArgMin | Statistic::ArgMax | Statistic::First | Statistic::Last)
+        });
+        let windows = self.rolling.is_some_and(|(number, ..)| backward(number));
+        if windows || (placed && (0..open.len()).any(reduced)) {
+            return Err(PyValueError::new_err(
+                "positions along an axis that runs backward are not supported",
+            ));
         }
-        Class::Complex | Class::Bits | Class::Text => false,
-        _ => true,
-    };
-    if sensible && field.cell == CellLen::One { Ok(()) } else { Err(refuse(view, name)) }
+        Ok(())
+    }
+
+    /// Whether sums have weights.
+    fn weighted(&self) -> bool {
+        self.weights.is_some()
+    }
 }
 
 /// Size of the cells of a reduction in bytes.
@@ -159,107 +161,195 @@ fn work(view: &View) -> u64 {
     view.window.iter().fold(size, |n, axis| n.saturating_mul(axis.count))
 }
 
-/// Reduces a view along its axes, or completely.
-pub(crate) fn reduce<'py>(
-    py: Python<'py>,
-    view: &View,
-    name: &str,
-    axes: Option<Vec<usize>>,
-    how: ReduceOptions,
-) -> PyResult<Bound<'py, PyAny>> {
-    let what = Statistic::parse(name)?;
-    check(view, what, name)?;
-    let selection = index::selection(&view.window, &view.shape).or_raise(py)?;
-    let array = view.array().or_raise(py)?;
-    let open = view.open_axes();
-    let element = view.field().dtype;
-    let axes = match axes {
-        Some(axes) if (0..open.len()).any(|i| !axes.contains(&i)) => axes,
-        _ => {
-            let summary = run(py, &array, 0, work(view), |a| a.summary(&selection, what.wanted()))?;
-            let answer = ReduceState::of_all(&summary).answer(what, how);
-            return scalar_result(py, answer, what, element);
-        }
-    };
-    // Axes selected by an integer have one position: reducing them changes nothing.
-    let mut folded: Vec<usize> = (0..view.window.len()).filter(|&i| view.window[i].dropped).collect();
-    folded.extend(axes.iter().filter_map(|&i| open.get(i)));
-    let reduced = run(py, &array, 0, work(view), |a| a.reduce(&selection, &folded, what.wanted()))?;
-    let result = many(py, &reduced, what, how, element)?;
-    turned(py, view, &open, &axes, result)
+/// The answers to a question: one array per statistic, the edges of histograms, and the groups.
+type PyAnswers<'py> = (Vec<Bound<'py, PyAny>>, Vec<Vec<f64>>, Option<Vec<Bound<'py, PyAny>>>);
+
+/// Answers a question about the cells of a view.
+pub(crate) fn reduce<'py>(py: Python<'py>, view: &View, input: &ReduceInput) -> PyResult<PyAnswers<'py>> {
+    answered(py, view, input, |asked| asked.ask())
 }
 
-/// Reverses kept axes that run backward in the view.
-fn turned<'py>(
+/// The answers from the results of all jobs, which have `units` units.
+pub(crate) fn merged<'py>(
     py: Python<'py>,
     view: &View,
-    open: &[usize],
-    axes: &[usize],
-    result: Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let kept: Vec<bool> = (0..open.len())
-        .filter(|i| !axes.contains(i))
-        .map(|i| view.window[open[i]].step < 0 && view.window[open[i]].count > 1)
+    input: &ReduceInput,
+    results: &[u8],
+    units: u64,
+) -> PyResult<PyAnswers<'py>> {
+    answered(py, view, input, |asked| asked.merge(Results::from_bytes(results)?, units))
+}
+
+fn answered<'py>(
+    py: Python<'py>,
+    view: &View,
+    input: &ReduceInput,
+    answer: impl FnOnce(&Asked<'_>) -> tesseral::Result<Answers> + Send,
+) -> PyResult<PyAnswers<'py>> {
+    let statistics = input.statistics()?;
+    input.check(view, &statistics)?;
+    let array = view.array().or_raise(py)?;
+    let (answers, axes) = runtime::run(py, array.options(), work(view), |options| {
+        let asked = input.asked(view, &array, statistics.clone(), options)?;
+        Ok((answer(&asked)?, asked.axes().to_vec()))
+    })?;
+    let backward: Vec<bool> = axes
+        .iter()
+        .map(|axis| {
+            axis.groups.is_none() && view.window[axis.dim].step < 0 && view.window[axis.dim].count > 1
+        })
         .collect();
-    if !kept.contains(&true) {
+    let element = view.field().dtype;
+    let mut columns = Vec::with_capacity(statistics.len());
+    for (statistic, column) in statistics.iter().zip(&answers.columns) {
+        let array = shaped(py, column, &answers.shape, statistic, input.weighted(), element)?;
+        columns.push(turned(py, array, &backward)?);
+    }
+    let groups = axes.iter().find_map(|axis| axis.groups.as_ref());
+    Ok((columns, answers.edges, groups.map(|groups| labels(py, groups)).transpose()?))
+}
+
+/// The groups of a question, without its answers.
+pub(crate) fn groups<'py>(
+    py: Python<'py>,
+    view: &View,
+    input: &ReduceInput,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let statistics = input.statistics()?;
+    let array = view.array().or_raise(py)?;
+    let axes = runtime::run(py, array.options(), 0, |options| {
+        Ok(input.asked(view, &array, statistics, options)?.axes().to_vec())
+    })?;
+    let groups = axes.iter().find_map(|axis| axis.groups.as_ref());
+    groups.map_or_else(|| Ok(Vec::new()), |groups| labels(py, groups))
+}
+
+/// The numbers or names of groups.
+fn labels<'py>(py: Python<'py>, groups: &TimeGroups) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let label = |number: &i64| match groups.part.is_text() {
+        true => Ok(groups.part.text(*number).into_pyobject(py)?.into_any()),
+        false => Ok(number.into_pyobject(py)?.into_any()),
+    };
+    groups.numbers.iter().map(label).collect()
+}
+
+/// Divides a question into jobs of about `nbytes` of cells each: the bytes of each, and the number of its units.
+pub(crate) fn split<'py>(
+    py: Python<'py>,
+    view: &View,
+    input: &ReduceInput,
+    nbytes: u64,
+) -> PyResult<Vec<(Bound<'py, PyBytes>, u64)>> {
+    let statistics = input.statistics()?;
+    input.check(view, &statistics)?;
+    let array = view.array().or_raise(py)?;
+    let jobs = runtime::run(py, array.options(), work(view), |options| {
+        let jobs = input.asked(view, &array, statistics, options)?.split(nbytes)?;
+        jobs.iter()
+            .map(|job| Ok((job.to_bytes()?, job.units.len() as u64)))
+            .collect::<tesseral::Result<Vec<_>>>()
+    })?;
+    Ok(jobs.into_iter().map(|(bytes, units)| (PyBytes::new(py, &bytes), units)).collect())
+}
+
+/// Runs a job: its results as bytes.
+pub(crate) fn run_job<'py>(
+    py: Python<'py>,
+    view: &View,
+    input: &ReduceInput,
+    job: &[u8],
+) -> PyResult<Bound<'py, PyBytes>> {
+    let array = view.array().or_raise(py)?;
+    let results = runtime::run(py, array.options(), work(view), |options| {
+        input.cells(view, &array, options)?.run(&Job::from_bytes(job)?)?.to_bytes()
+    })?;
+    Ok(PyBytes::new(py, &results))
+}
+
+/// Joins the results of jobs that follow one another.
+#[pyfunction]
+pub fn join_results<'py>(py: Python<'py>, parts: Vec<Vec<u8>>) -> PyResult<Bound<'py, PyBytes>> {
+    let join = || {
+        let mut parts = parts.iter().map(|bytes| Results::from_bytes(bytes));
+        let mut joined =
+            parts.next().unwrap_or_else(|| Err(tesseral::Error::invalid("no results to join")))?;
+        parts.try_for_each(|part| joined.join(part?))?;
+        joined.to_bytes()
+    };
+    let bytes = py.detach(join).or_raise(py)?;
+    Ok(PyBytes::new(py, &bytes))
+}
+
+/// Reverses axes that run backward in the view.
+fn turned<'py>(py: Python<'py>, result: Bound<'py, PyAny>, backward: &[bool]) -> PyResult<Bound<'py, PyAny>> {
+    if !backward.contains(&true) {
         return Ok(result);
     }
     let slice = py.get_type::<pyo3::types::PySlice>();
-    let items = kept.into_iter().map(|backwards| {
-        let step = if backwards { -1 } else { 1 };
+    let items = backward.iter().map(|backward| {
+        let step = if *backward { -1 } else { 1 };
         slice.call1((py.None(), py.None(), step))
     });
     result.get_item(PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)?)
 }
 
-/// Converts one result to a NumPy scalar.
-fn scalar_result<'py>(
-    py: Python<'py>,
-    answer: Answer,
-    what: Statistic,
-    element: DType,
-) -> PyResult<Bound<'py, PyAny>> {
-    let array = shaped(py, vec![answer], &[1], what, element)?;
-    array.get_item(0)
-}
-
-/// Computes one result for each kept position.
-fn many<'py>(
-    py: Python<'py>,
-    reduced: &Reduced,
-    what: Statistic,
-    how: ReduceOptions,
-    element: DType,
-) -> PyResult<Bound<'py, PyAny>> {
-    let answers = py.detach(|| reduced.collect(|fold, i| ReduceState::of_one(fold, i).answer(what, how)));
-    shaped(py, answers, &reduced.shape, what, element)
-}
-
-/// Converts results to an array: of the cells' dtype for minimum and maximum, else of integers or floats.
+/// Converts the answers of a statistic to an array, or to a NumPy scalar: of the dtype of the cells if they are cells, else of
+/// integers, truth values or floats.
 fn shaped<'py>(
     py: Python<'py>,
-    answers: Vec<Answer>,
+    answers: &[Answer],
     shape: &[u64],
-    what: Statistic,
+    statistic: &Statistic,
+    weighted: bool,
     element: DType,
 ) -> PyResult<Bound<'py, PyAny>> {
-    match what {
-        Statistic::Min | Statistic::Max => extremes(py, &answers, shape, element),
-        Statistic::Count => integers(py, &answers, shape, DType::Int64),
-        Statistic::Sum if answers.iter().any(|a| matches!(a, Answer::Int(_))) || is_integer(element) => {
-            integers(py, &answers, shape, element)
+    let array = match statistic {
+        Statistic::Histogram(histogram) => return counts(py, answers, shape, histogram.bins),
+        Statistic::Min | Statistic::Max | Statistic::First | Statistic::Last | Statistic::Mode => {
+            values(py, answers, shape, element)?
         }
-        _ => floats(py, &answers, shape),
-    }
+        Statistic::Count
+        | Statistic::Cells
+        | Statistic::NullCount(_)
+        | Statistic::NanCount
+        | Statistic::InfCount => integers(py, answers, shape, DType::Int64)?,
+        Statistic::ArgMin | Statistic::ArgMax => {
+            masked(py, integers(py, answers, shape, DType::Int64)?, answers, shape)?
+        }
+        Statistic::Any | Statistic::All | Statistic::AnyNan | Statistic::AnyInf | Statistic::AllFinite => {
+            let truth = answers.iter().map(|answer| u8::from(*answer == Answer::Bool(true))).collect();
+            let array = numpy_array::owned(py, truth, shape, &dtype::named(py, "bool")?)?;
+            masked(py, array, answers, shape)?
+        }
+        Statistic::Sum | Statistic::Product | Statistic::NormL1
+            if !weighted
+                && element.class() != Class::Float
+                && !answers.iter().any(|a| matches!(a, Answer::Float(_))) =>
+        {
+            integers(py, answers, shape, element)?
+        }
+        _ => floats(py, answers, shape)?,
+    };
+    if shape.is_empty() { array.get_item(PyTuple::empty(py)) } else { Ok(array) }
 }
 
-fn is_integer(element: DType) -> bool {
-    element.class() != Class::Float
+/// Counts of bins, along an additional last axis.
+fn counts<'py>(py: Python<'py>, answers: &[Answer], shape: &[u64], bins: u32) -> PyResult<Bound<'py, PyAny>> {
+    let none = vec![0_u64; bins.max(1) as usize];
+    let each = answers.iter().flat_map(|answer| match answer {
+        Answer::Counts(counts) => counts.as_slice(),
+        _ => none.as_slice(),
+    });
+    let bytes = each.flat_map(|count| count.to_ne_bytes()).collect();
+    let shape: Vec<u64> = shape.iter().copied().chain([none.len() as u64]).collect();
+    numpy_array::owned(py, bytes, &shape, &dtype::named(py, "int64")?)
 }
 
 fn floats<'py>(py: Python<'py>, answers: &[Answer], shape: &[u64]) -> PyResult<Bound<'py, PyAny>> {
-    let bytes = answers.iter().flat_map(|a| match a {
-        Answer::Float(v) => v.to_ne_bytes(),
+    let bytes = answers.iter().flat_map(|answer| match answer {
+        Answer::Float(value) => value.to_ne_bytes(),
+        // The exact quantile of integers, in the dtype of all quantiles.
+        Answer::Int(value) => (*value as f64).to_ne_bytes(),
         _ => f64::NAN.to_ne_bytes(),
     });
     numpy_array::owned(py, bytes.collect(), shape, &dtype::named(py, "float64")?)
@@ -289,8 +379,22 @@ fn integers<'py>(
     objects.call_method1("reshape", (PyTuple::new(py, shape)?,))
 }
 
-/// Minimum and maximum. Without valid cells, floats are NaN and other dtypes are masked.
-fn extremes<'py>(
+/// Masks what has no answer.
+fn masked<'py>(
+    py: Python<'py>,
+    array: Bound<'py, PyAny>,
+    answers: &[Answer],
+    shape: &[u64],
+) -> PyResult<Bound<'py, PyAny>> {
+    if answers.iter().all(|a| !matches!(a, Answer::None)) {
+        return Ok(array);
+    }
+    let hidden = answers.iter().map(|a| u8::from(matches!(a, Answer::None))).collect();
+    numpy_array::masked(&array, &numpy_array::owned(py, hidden, shape, &dtype::named(py, "bool")?)?)
+}
+
+/// Cells. Without valid ones, floats are NaN and other dtypes are masked.
+fn values<'py>(
     py: Python<'py>,
     answers: &[Answer],
     shape: &[u64],
@@ -312,78 +416,5 @@ fn extremes<'py>(
         return numpy_array::owned(py, wide, shape, &dtype::named(py, "float32")?);
     }
     let values = numpy_array::owned(py, bytes, shape, &dtype::named(py, element.to_string())?)?;
-    if element.class() == Class::Float || answers.iter().all(|a| !matches!(a, Answer::None)) {
-        return Ok(values);
-    }
-    let hidden = answers.iter().map(|a| u8::from(matches!(a, Answer::None))).collect();
-    numpy_array::masked(&values, &numpy_array::owned(py, hidden, shape, &dtype::named(py, "bool")?)?)
-}
-
-/// State of a reduction, which merges with others: equal parts merged in equal order give equal bits.
-#[pyclass(frozen, module = "tesseral._native")]
-pub struct Partial {
-    summary: Summary,
-}
-
-#[pymethods]
-impl Partial {
-    #[new]
-    fn new(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
-        Ok(Self { summary: Summary::from_bytes(bytes).or_raise(py)? })
-    }
-
-    /// Serializes the state.
-    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.summary.to_bytes())
-    }
-
-    fn __reduce__<'py>(
-        slf: &Bound<'py, Self>,
-        py: Python<'py>,
-    ) -> (Bound<'py, pyo3::types::PyType>, (Bound<'py, PyBytes>,)) {
-        (slf.get_type(), (slf.get().to_bytes(py),))
-    }
-
-    /// Finalizes the state.
-    #[pyo3(signature = (what, ddof=0.0, skipna=true))]
-    fn result<'py>(
-        &self,
-        py: Python<'py>,
-        what: &str,
-        ddof: f64,
-        skipna: bool,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let what = Statistic::parse(what)?;
-        if !self.summary.wanted().has(what.wanted()) {
-            return Err(PyValueError::new_err("the state does not contain this statistic"));
-        }
-        scalar_result(
-            py,
-            ReduceState::of_all(&self.summary).answer(what, ReduceOptions { ddof, skipna }),
-            what,
-            self.summary.dtype(),
-        )
-    }
-}
-
-/// Computes the state of the cells of a view.
-pub(crate) fn partial(py: Python<'_>, view: &View, name: &str) -> PyResult<Partial> {
-    let what = Statistic::parse(name)?;
-    check(view, what, name)?;
-    let selection = index::selection(&view.window, &view.shape).or_raise(py)?;
-    let array = view.array().or_raise(py)?;
-    let summary = run(py, &array, 0, work(view), |a| a.summary(&selection, what.wanted()))?;
-    Ok(Partial { summary })
-}
-
-/// Merges states in order.
-#[pyfunction]
-pub fn merge(py: Python<'_>, parts: Vec<PyRef<'_, Partial>>) -> PyResult<Partial> {
-    let mut parts = parts.iter();
-    let Some(first) = parts.next() else { return Err(PyValueError::new_err("nothing to merge")) };
-    let mut summary = first.summary.clone();
-    for part in parts {
-        summary.merge(&part.summary).or_raise(py)?;
-    }
-    Ok(Partial { summary })
+    if element.class() == Class::Float { Ok(values) } else { masked(py, values, answers, shape) }
 }

@@ -68,6 +68,11 @@ impl View {
         open_field(&self.container, self.index, number.unwrap_or(0)).map(Cow::Owned)
     }
 
+    /// The container of the array.
+    pub(crate) fn container(&self) -> &Container {
+        &self.container
+    }
+
     pub(crate) fn schema(&self) -> &ArraySchema {
         self.array.schema()
     }
@@ -440,21 +445,54 @@ impl View {
         PyTuple::new(py, self.shape.iter())
     }
 
-    /// Reduces along axes of the window or, without any, completely.
-    #[pyo3(signature = (what, axes=None, ddof=0.0, skipna=true))]
+    /// Answers a question about the cells: one array per statistic, the edges of histograms, the groups.
+    #[allow(clippy::type_complexity)]
     fn reduce<'py>(
         &self,
         py: Python<'py>,
-        what: &str,
-        axes: Option<Vec<usize>>,
-        ddof: f64,
-        skipna: bool,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        crate::reduce::reduce(py, self, what, axes, crate::reduce::ReduceOptions { ddof, skipna })
+        asked: crate::reduce::ReduceInput,
+    ) -> PyResult<(Vec<Bound<'py, PyAny>>, Vec<Vec<f64>>, Option<Vec<Bound<'py, PyAny>>>)> {
+        crate::reduce::reduce(py, self, &asked)
     }
 
-    /// Reduction state of the whole window, to be merged with others.
-    fn partial(&self, py: Python<'_>, what: &str) -> PyResult<crate::reduce::Partial> {
-        crate::reduce::partial(py, self, what)
+    /// The groups of a question: numbers, or names of seasons.
+    fn groups<'py>(
+        &self,
+        py: Python<'py>,
+        asked: crate::reduce::ReduceInput,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        crate::reduce::groups(py, self, &asked)
+    }
+
+    /// Divides a question into jobs of about `nbytes` of cells each: their bytes and numbers of units.
+    fn split_reduction<'py>(
+        &self,
+        py: Python<'py>,
+        asked: crate::reduce::ReduceInput,
+        nbytes: u64,
+    ) -> PyResult<Vec<(Bound<'py, pyo3::types::PyBytes>, u64)>> {
+        crate::reduce::split(py, self, &asked, nbytes)
+    }
+
+    /// Runs a job: its results as bytes.
+    fn run_job<'py>(
+        &self,
+        py: Python<'py>,
+        asked: crate::reduce::ReduceInput,
+        job: &[u8],
+    ) -> PyResult<Bound<'py, pyo3::types::PyBytes>> {
+        crate::reduce::run_job(py, self, &asked, job)
+    }
+
+    /// As `reduce`, from the joined results of all jobs.
+    #[allow(clippy::type_complexity)]
+    fn merge_results<'py>(
+        &self,
+        py: Python<'py>,
+        asked: crate::reduce::ReduceInput,
+        results: &[u8],
+        units: u64,
+    ) -> PyResult<(Vec<Bound<'py, PyAny>>, Vec<Vec<f64>>, Option<Vec<Bound<'py, PyAny>>>)> {
+        crate::reduce::merged(py, self, &asked, results, units)
     }
 }

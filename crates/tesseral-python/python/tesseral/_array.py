@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import _gather, _rows, _show
+from . import _gather, _reduce, _rows, _show
 from ._coords import Coords, along, as_text
 from ._errors import InvalidRequestError
 from ._write import OF_CONTAINER
@@ -41,7 +41,7 @@ class _Indexer:
         return self._read(self._view, key)
 
 
-class Array:
+class Array(_reduce.Reducible):
     """Cells of one field of one array, read on demand; `isel` and `sel` do not read.
 
     Indexing follows NumPy's basic indexing and returns a new array: a masked array if the field is nullable, an object array if
@@ -378,58 +378,26 @@ class Array:
 
     # Reducing
 
-    def _reduce(self, what: str, axis: Any, dtype: Any, out: Any, keepdims: bool, skipna: bool, ddof: float = 0.0) -> Any:
-        if axis is None:
-            axes = None
-        else:
-            given = [axis] if isinstance(axis, (int, str, np.integer)) else list(axis)
-            axes = [self._axis(one) for one in given]
-            if len(set(axes)) != len(axes):
-                raise ValueError("duplicate value in 'axis'")
-        result = self._view.reduce(what, axes, float(ddof), skipna)
+    def _ask(self, what: str | Sequence[str], axis: Any, *, keepdims: bool = False, **how: Any) -> list[Any]:
+        asked = _reduce.question(self, what, axis, **how)
+        results = _reduce.answer(asked, self._view.reduce(asked))
         if keepdims:
-            folded = range(self.ndim) if axes is None else axes
-            result = np.reshape(result, [1 if i in folded else n for i, n in enumerate(self.shape)])
-        if dtype is not None:
-            result = result.astype(dtype)
-        if out is not None:
-            np.copyto(out, result)
-            return out
-        return result
+            folded = range(self.ndim) if asked["axes"] is None else asked["axes"]
+            shape = [1 if i in folded else n for i, n in enumerate(self.shape)]
+            results = [np.reshape(result, shape) for result in results]
+        return results
 
-    # `dtype` and `out` are the arguments of NumPy's functions, so that np.mean(array) works.
+    def groupby(self, by: str) -> _reduce.GroupBy:
+        """Groups cells by a part of their time, in the calendar of the coordinates: `groupby("time.month").mean()`.
 
-    def sum(self, axis: Any = None, dtype: Any = None, out: Any = None, *, keepdims: bool = False, skipna: bool = True) -> Any:
-        """Sum. Integers are added exactly; floats with compensation, as float64."""
-        return self._reduce("sum", axis, dtype, out, keepdims, skipna)
+        Parts are `year`, `month`, `season`, `day`, `dayofyear` and `hour`."""
+        return _reduce.GroupBy(self, by)
 
-    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None, *, keepdims: bool = False, skipna: bool = True) -> Any:
-        """Mean as float64; NaN without valid cells."""
-        return self._reduce("mean", axis, dtype, out, keepdims, skipna)
+    def rolling(self, window: Mapping[str, int] | None = None, *, center: bool = False, min_periods: int | None = None, **dims: int) -> _reduce.Rolling:
+        """Windows of some positions along a dimension: `rolling(time=7).mean()`.
 
-    def min(self, axis: Any = None, out: Any = None, *, keepdims: bool = False, skipna: bool = True) -> Any:
-        """Minimum; NaN or masked without valid cells."""
-        return self._reduce("min", axis, None, out, keepdims, skipna)
-
-    def max(self, axis: Any = None, out: Any = None, *, keepdims: bool = False, skipna: bool = True) -> Any:
-        """Maximum; NaN or masked without valid cells."""
-        return self._reduce("max", axis, None, out, keepdims, skipna)
-
-    def std(
-        self, axis: Any = None, dtype: Any = None, out: Any = None, *, ddof: float = 0, keepdims: bool = False, skipna: bool = True
-    ) -> Any:
-        """Standard deviation as float64; NaN without valid cells."""
-        return self._reduce("std", axis, dtype, out, keepdims, skipna, ddof)
-
-    def var(
-        self, axis: Any = None, dtype: Any = None, out: Any = None, *, ddof: float = 0, keepdims: bool = False, skipna: bool = True
-    ) -> Any:
-        """Variance as float64; NaN without valid cells."""
-        return self._reduce("var", axis, dtype, out, keepdims, skipna, ddof)
-
-    def count(self, axis: Any = None, *, keepdims: bool = False) -> Any:
-        """Number of cells that are neither null, nor the declared missing value, nor NaN."""
-        return self._reduce("count", axis, None, None, keepdims, True)
+        A window with fewer than `min_periods` values, by default its size, has no answer."""
+        return _reduce.Rolling(self, {**(window or {}), **dims}, center, min_periods)
 
     # Pickling
 

@@ -13,8 +13,9 @@ from dask.base import compute, tokenize
 from dask.delayed import Delayed, delayed
 
 from . import _native
-from ._array import BLOCK, Array, block_shape, boxes
+from ._array import BLOCK, Array, block_shape
 from ._edit import append
+from ._reduce import answer, question
 from ._write import WritableArray, create, format_of, write
 
 __all__ = ["from_array", "reduce", "store", "store_blocks"]
@@ -33,156 +34,53 @@ def from_array(array: Array, nbytes: int = BLOCK, chunks: Any = None) -> da.Arra
     return da.from_array(array, chunks=wanted, name=name, lock=False, asarray=False, meta=meta, inline_array=True)
 
 
-def reduce(
-    array: Array,
-    what: str,
-    axis: Any = None,
-    *,
-    nbytes: int = BLOCK,
-    ddof: float = 0,
-    skipna: bool = True,
-) -> Delayed:
-    """`sum`, `mean`, `min`, `max`, `std`, `var` or `count`, folded inside the tasks and merged as a tree. Call `compute` for the
-    result.
+def reduce(array: Array, what: str, axis: Any = None, *, nbytes: int = BLOCK, **how: Any) -> Delayed:
+    """A statistic of `Array` by name, such as `mean` or `median`, folded inside tasks of about `nbytes` of cells. Call `compute` for the
+    result: the bits of `array.mean(axis)`.
 
-    Workers exchange small states instead of cells; integers stay exact.
+    Other arguments are those of the method: `ddof`, `skipna`, `where`, `weights`, `q` of quantiles, `bins` and `range` of histograms;
+    `by="time.month"` groups and `rolling={"time": 7}` rolls. Workers exchange states of the engine instead of cells.
     """
-    blocks = list(boxes(array.shape, block_shape(array, nbytes)))
-    if axis is None:
-        parts = [_lazy(_fold, array, what, block) for block in blocks]
-        return _lazy(_finish, _tree(parts, _native.merge), what, ddof, skipna)
-    given = [axis] if isinstance(axis, (int, str, np.integer)) else list(axis)
-    axes = tuple(sorted(array._axis(one) for one in given))
-    if len(axes) == array.ndim:
-        return reduce(array, what, None, nbytes=nbytes, ddof=ddof, skipna=skipna)
-    return _along(array, what, axes, blocks, ddof, skipna)
+    if how.get("by") is not None and axis is None:
+        axis = how["by"].rpartition(".")[0]
+    asked = question(array, _NUMPY.get(what, what), axis, **how)
+    q: Any = how.get("q")
+    listed = q is not None and np.ndim(q) > 0
+    jobs = array._view.split_reduction(asked, nbytes)
+    if not jobs:
+        return _lazy(_answer, array, asked, listed)
+    parts = [_lazy(_run_job, array, asked, job) for job, _ in jobs]
+    return _lazy(_finish, array, asked, listed, _tree(parts), sum(units for _, units in jobs))
+
+
+# Names of NumPy that differ from those of statistics.
+_NUMPY = {"prod": "product"}
 
 
 def _lazy(function: Callable[..., Any], *arguments: Any) -> Delayed:
     return delayed(function, pure=True)(*arguments)
 
 
-def _tree(parts: list[Any], merge: Callable[[list[Any]], Any]) -> Any:
-    """Merges adjacent states, a few at a time, in order."""
+def _tree(parts: list[Any]) -> Any:
+    """Joins adjacent results, a few at a time, in order."""
     while len(parts) > 1:
-        parts = [_lazy(merge, parts[i : i + _FAN]) for i in range(0, len(parts), _FAN)]
+        parts = [_lazy(_native.join_results, parts[i : i + _FAN]) for i in range(0, len(parts), _FAN)]
     return parts[0]
 
 
-def _fold(array: Array, what: str, block: tuple[slice, ...]) -> Any:
-    narrowed = array._view.narrow(block)
-    assert narrowed is not None
-    return narrowed.partial(what)
+def _run_job(array: Array, asked: dict[str, Any], job: bytes) -> bytes:
+    return array._view.run_job(asked, job)
 
 
-def _finish(part: Any, what: str, ddof: float, skipna: bool) -> Any:
-    return part.result(what, float(ddof), skipna)
+def _answer(array: Array, asked: dict[str, Any], listed: bool) -> Any:
+    """The answer about no cells, which need no job."""
+    found = answer(asked, array._view.reduce(asked))
+    return np.stack(found) if listed else found[0]
 
 
-# Partial results of each reduction, by position.
-_NEEDS = {
-    "count": ("count",),
-    "sum": ("sum",),
-    "min": ("min",),
-    "max": ("max",),
-    "mean": ("count", "sum"),
-    "var": ("count", "mean", "var"),
-    "std": ("count", "mean", "var"),
-}
-
-
-def _along(array: Array, what: str, axes: tuple[int, ...], blocks: list[Any], ddof: float, skipna: bool) -> Delayed:
-    """Merges blocks with the same kept positions, then concatenates."""
-    if what not in _NEEDS:
-        raise ValueError(f"unknown reduction {what!r}")
-    stacks: dict[tuple[tuple[int, int], ...], list[Any]] = {}
-    for block in blocks:
-        kept = tuple((s.start, s.stop) for i, s in enumerate(block) if i not in axes)
-        stacks.setdefault(kept, []).append(_lazy(_fold_along, array, what, axes, block, skipna))
-    merged = [_tree(parts, _merge_states) for parts in stacks.values()]
-    shape = tuple(n for i, n in enumerate(array.shape) if i not in axes)
-    return _lazy(_assemble, merged, list(stacks), shape, what, ddof)
-
-
-def _fold_along(array: Array, what: str, axes: tuple[int, ...], block: tuple[slice, ...], skipna: bool) -> dict[str, Any]:
-    narrowed = array._view.narrow(block)
-    assert narrowed is not None
-    return {need: narrowed.reduce(need, list(axes), 0.0, skipna) for need in _NEEDS[what]}
-
-
-def _merge_states(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    state = parts[0]
-    for part in parts[1:]:
-        state = _merge_two(state, part)
-    return state
-
-
-def _merge_two(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    if "count" in a:
-        out["count"] = a["count"] + b["count"]
-    if "sum" in a:
-        out["sum"] = _add(a["sum"], b["sum"])
-    if "min" in a:
-        out["min"] = _pick(a["min"], b["min"], np.fmin, np.ma.minimum)
-    if "max" in a:
-        out["max"] = _pick(a["max"], b["max"], np.fmax, np.ma.maximum)
-    if "var" in a:
-        # Merges counts, means and squared deviations of two sets.
-        n, m = a["count"].astype(float), b["count"].astype(float)
-        mean_a, mean_b = np.where(n > 0, a["mean"], 0.0), np.where(m > 0, b["mean"], 0.0)
-        squares = np.where(n > 0, a["var"], 0.0) * n + np.where(m > 0, b["var"], 0.0) * m
-        total = n + m
-        with np.errstate(invalid="ignore", divide="ignore"):
-            apart = mean_b - mean_a
-            out["mean"] = np.where(total > 0, mean_a + apart * m / total, np.nan)
-            out["var"] = np.where(total > 0, (squares + apart * apart * n * m / total) / total, np.nan)
-    return out
-
-
-def _add(a: Any, b: Any) -> Any:
-    """Adds without overflow: integers that can exceed 64 bits use Python integers."""
-    if a.dtype.kind not in "iu":
-        return a + b
-    wide = a.astype(object) + b.astype(object)
-    limits = np.iinfo(a.dtype)
-    fits = all(limits.min <= v <= limits.max for v in wide.flat)
-    return wide.astype(a.dtype) if fits else wide
-
-
-def _pick(a: Any, b: Any, plain: Any, masked: Any) -> Any:
-    if isinstance(a, np.ma.MaskedArray) or isinstance(b, np.ma.MaskedArray):
-        hidden = np.ma.getmaskarray(a) & np.ma.getmaskarray(b)
-        low = np.ma.where(np.ma.getmaskarray(a), b, np.ma.where(np.ma.getmaskarray(b), a, masked(a, b)))
-        return np.ma.array(low.data, mask=hidden)
-    return plain(a, b)
-
-
-def _assemble(states: list[dict[str, Any]], places: list[Any], shape: tuple[int, ...], what: str, ddof: float) -> Any:
-    out: Any = None
-    for state, place in zip(states, places):
-        cells = _result(state, what, ddof)
-        if out is None:
-            out = np.ma.empty(shape, cells.dtype) if isinstance(cells, np.ma.MaskedArray) else np.empty(shape, cells.dtype)
-        elif isinstance(cells, np.ma.MaskedArray) and not isinstance(out, np.ma.MaskedArray):
-            out = np.ma.array(out)
-        if cells.dtype == object and out.dtype != object:
-            out = out.astype(object)
-        out[tuple(slice(a, b) for a, b in place)] = cells
-    return out
-
-
-def _result(state: dict[str, Any], what: str, ddof: float) -> Any:
-    if what == "mean":
-        count = state["count"]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(count > 0, state["sum"].astype(float) / count, np.nan)
-    if what in ("var", "std"):
-        count = state["count"].astype(float)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            var = np.where(count > ddof, state["var"] * count / (count - ddof), np.nan)
-        return np.sqrt(var) if what == "std" else var
-    return state[what]
+def _finish(array: Array, asked: dict[str, Any], listed: bool, results: bytes, units: int) -> Any:
+    found = answer(asked, array._view.merge_results(asked, results, units))
+    return np.stack(found) if listed else found[0]
 
 
 _EACH = ("dims", "coords", "chunks", "codec", "fill", "attrs")

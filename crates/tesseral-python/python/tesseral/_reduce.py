@@ -1,0 +1,233 @@
+"""Statistics of arrays: questions to the engine, which computes every answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ._errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from ._array import Array
+
+
+class Histogram(NamedTuple):
+    """Counts of values in equal bins, along the last axis of `counts`, and the edges of the bins."""
+
+    counts: np.ndarray[Any, Any]
+    edges: np.ndarray[Any, Any]
+
+
+def axes_of(array: Array, axis: Any) -> list[int] | None:
+    """The axes that an argument names; None for all."""
+    if axis is None or axis is Ellipsis:
+        return None
+    given = [axis] if isinstance(axis, (int, str, np.integer)) else list(axis)
+    axes = [array._axis(one) for one in given]
+    if len(set(axes)) != len(axes):
+        raise ValueError("duplicate value in 'axis'")
+    return axes
+
+
+def question(
+    array: Array,
+    what: str | Sequence[str],
+    axis: Any = None,
+    *,
+    q: Any = None,
+    ddof: float = 0.0,
+    skipna: bool = True,
+    where: str | None = None,
+    weights: str | None = None,
+    by: str | None = None,
+    rolling: Mapping[str, int] | None = None,
+    center: bool = False,
+    min_periods: int | None = None,
+    bins: int | None = None,
+    range: tuple[float, float] | None = None,
+    sketch: float | None = None,
+) -> dict[str, Any]:
+    """A question to the engine; the same arguments for every way to ask."""
+    names = [what] if isinstance(what, str) else list(what)
+    numbers = [None] if q is None else [float(one) for one in np.ravel(q)]
+    if where is not None and not isinstance(where, str):
+        raise TypeError("where must be a condition as text, such as 'temperature > 5'")
+    if not array._view.countable:
+        raise InvalidRequestError("the dimensions have no countable positions: use cells", array=array.name)
+    grouped = window = None
+    axes = axes_of(array, axis)
+    if by is not None:
+        dim, dot, part = by.rpartition(".")
+        if not dot:
+            raise ValueError(f"expected a part of a time such as 'time.month', not {by!r}")
+        grouped = (array._axis(dim), part)
+    if rolling is not None:
+        if len(rolling) != 1:
+            raise ValueError("a window has one dimension")
+        [(dim, size)] = rolling.items()
+        window = (array._axis(dim), int(size), bool(center), min_periods)
+        axes = [] if axes is None else axes
+    return {
+        "statistics": [(name, number) for name in names for number in (numbers if name == "quantile" else [None])],
+        "axes": axes,
+        "ddof": float(ddof),
+        "skipna": bool(skipna),
+        "condition": where,
+        "by": grouped,
+        "rolling": window,
+        "weights": weights,
+        "bins": None if bins is None else (int(bins), range),
+        "sketch": sketch,
+    }
+
+
+def answer(asked: Mapping[str, Any], answered: tuple[list[Any], list[list[float]], list[Any] | None]) -> list[Any]:
+    """The answers to a question, in the order of its statistics."""
+    columns, edges, _ = answered
+    limits = iter(edges)
+    return [
+        Histogram(column, np.asarray(next(limits))) if name == "histogram" else column
+        for (name, _), column in zip(asked["statistics"], columns)
+    ]
+
+
+class Reducible:
+    """The statistics of NumPy and xarray, by name; subclasses answer questions."""
+
+    __slots__ = ()
+
+    def _ask(self, what: str | Sequence[str], axis: Any, **how: Any) -> list[Any]:
+        raise NotImplementedError
+
+    def _one(self, what: str, axis: Any, dtype: Any = None, out: Any = None, keepdims: bool = False, **how: Any) -> Any:
+        [result] = self._ask(what, axis, keepdims=keepdims, **how)
+        if dtype is not None:
+            result = result.astype(dtype)
+        if out is not None:
+            np.copyto(out, result)
+            return out
+        return result
+
+    # `dtype` and `out` are the arguments of NumPy's functions, so that np.mean(array) works.
+
+    def sum(self, axis: Any = None, dtype: Any = None, out: Any = None, **how: Any) -> Any:
+        """Exact sum: an integer, or rounded once to float64. `weights` as for `mean`."""
+        return self._one("sum", axis, dtype, out, **how)
+
+    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None, **how: Any) -> Any:
+        """Mean as float64, rounded once; NaN without valid cells.
+
+        `weights` names a variable along some of the dimensions, or is `"cos(lat)"`: the cosine of coordinates in degrees."""
+        return self._one("mean", axis, dtype, out, **how)
+
+    def min(self, axis: Any = None, out: Any = None, **how: Any) -> Any:
+        """Minimum; NaN or masked without valid cells."""
+        return self._one("min", axis, None, out, **how)
+
+    def max(self, axis: Any = None, out: Any = None, **how: Any) -> Any:
+        """Maximum; NaN or masked without valid cells."""
+        return self._one("max", axis, None, out, **how)
+
+    def std(self, axis: Any = None, dtype: Any = None, out: Any = None, *, ddof: float = 0, **how: Any) -> Any:
+        """Standard deviation as float64, rounded once; NaN without valid cells."""
+        return self._one("std", axis, dtype, out, ddof=ddof, **how)
+
+    def var(self, axis: Any = None, dtype: Any = None, out: Any = None, *, ddof: float = 0, **how: Any) -> Any:
+        """Variance as float64, rounded once; NaN without valid cells."""
+        return self._one("var", axis, dtype, out, ddof=ddof, **how)
+
+    def prod(self, axis: Any = None, dtype: Any = None, out: Any = None, **how: Any) -> Any:
+        """Product: an integer while it has at most 128 bits, otherwise float64."""
+        return self._one("product", axis, dtype, out, **how)
+
+    def count(self, axis: Any = None, **how: Any) -> Any:
+        """Number of cells that are neither null, nor the declared missing value, nor NaN."""
+        return self._one("count", axis, **how)
+
+    def any(self, axis: Any = None, out: Any = None, **how: Any) -> Any:
+        """Whether any value differs from 0."""
+        return self._one("any", axis, None, out, **how)
+
+    def all(self, axis: Any = None, out: Any = None, **how: Any) -> Any:
+        """Whether all values differ from 0."""
+        return self._one("all", axis, None, out, **how)
+
+    def argmin(self, axis: Any = None, out: Any = None, **how: Any) -> Any:
+        """Position of the first minimum along the axes, row-major; masked without valid cells."""
+        return self._one("argmin", axis, None, out, **how)
+
+    def argmax(self, axis: Any = None, out: Any = None, **how: Any) -> Any:
+        """Position of the first maximum along the axes, row-major; masked without valid cells."""
+        return self._one("argmax", axis, None, out, **how)
+
+    def first(self, axis: Any = None, **how: Any) -> Any:
+        """First value."""
+        return self._one("first", axis, **how)
+
+    def last(self, axis: Any = None, **how: Any) -> Any:
+        """Last value."""
+        return self._one("last", axis, **how)
+
+    def mode(self, axis: Any = None, **how: Any) -> Any:
+        """Most frequent value, the smallest of several."""
+        return self._one("mode", axis, **how)
+
+    def median(self, axis: Any = None, out: Any = None, **how: Any) -> Any:
+        """Median as float64. `sketch=0.01` approximates it in little memory, with at most this relative error."""
+        return self._one("median", axis, None, out, **how)
+
+    def quantile(self, q: Any, axis: Any = None, **how: Any) -> Any:
+        """Quantiles from 0 to 1 by linear interpolation, along a new first axis if `q` is a list. `sketch` as for `median`."""
+        found = self._ask("quantile", axis, q=q, **how)
+        return np.stack(found) if np.ndim(q) else found[0]
+
+    def histogram(self, bins: int = 10, range: tuple[float, float] | None = None, axis: Any = None, **how: Any) -> Histogram:
+        """Counts in equal bins and their edges. Values outside of `range` are left out; by default it is that of all values."""
+        [found] = self._ask("histogram", axis, bins=bins, range=range, **how)
+        assert isinstance(found, Histogram)
+        return found
+
+    def statistics(self, *names: str, axis: Any = None, **how: Any) -> dict[str, Any]:
+        """Several statistics of one pass over the cells, by name: `statistics("mean", "std", axis="time")`."""
+        return dict(zip(names, self._ask(names, axis, **how)))
+
+
+class GroupBy(Reducible):
+    """`array.groupby("time.month")`: statistics of each group, along the axis that is grouped. Other axes are kept unless they are named;
+    `...` reduces all."""
+
+    __slots__ = ("_array", "_by")
+
+    def __init__(self, array: Array, by: str) -> None:
+        self._array = array
+        self._by = by
+        question(array, "count", by=by)
+
+    @property
+    def labels(self) -> list[Any]:
+        """The groups, in the order of the answers: numbers, or the names of seasons."""
+        return self._array._view.groups(question(self._array, "count", by=self._by))
+
+    def _ask(self, what: str | Sequence[str], axis: Any, *, keepdims: bool = False, **how: Any) -> list[Any]:
+        if keepdims:
+            raise ValueError("groups are an axis of the result: keepdims has no meaning")
+        dim = self._by.rpartition(".")[0]
+        return self._array._ask(what, dim if axis is None else axis, by=self._by, **how)
+
+
+class Rolling(Reducible):
+    """`array.rolling(time=7)`: statistics of the window that ends at each position, or has it in its middle."""
+
+    __slots__ = ("_array", "_window")
+
+    def __init__(self, array: Array, window: Mapping[str, int], center: bool, min_periods: int | None) -> None:
+        self._array = array
+        self._window: dict[str, Any] = {"rolling": dict(window), "center": center, "min_periods": min_periods}
+        question(array, "count", **self._window)
+
+    def _ask(self, what: str | Sequence[str], axis: Any, *, keepdims: bool = False, **how: Any) -> list[Any]:
+        if axis is not None or keepdims:
+            raise ValueError("a window is the only axis that is reduced")
+        return self._array._ask(what, None, **self._window, **how)
