@@ -7,6 +7,7 @@ pub mod grib;
 pub mod messages;
 pub mod netcdf;
 pub mod npy;
+pub mod reductions;
 pub mod tensogram;
 pub mod tet;
 pub mod tet_structures;

@@ -28,7 +28,7 @@ fn memory(name: &str) -> Arc<dyn Store> {
     Arc::new(store)
 }
 
-fn arrays() -> impl Iterator<Item = Array> {
+pub(crate) fn arrays() -> impl Iterator<Item = Array> {
     sources().iter().map(|source| source.array_at(0).expect("fixtures hold an array"))
 }
 
