@@ -2,6 +2,7 @@
 //! allocation that the input does not justify. `tests/` of the crates include some of these files, so each is self-contained.
 
 pub mod codec;
+pub mod csv;
 pub mod digests;
 pub mod grib;
 pub mod messages;

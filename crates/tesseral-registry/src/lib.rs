@@ -24,6 +24,8 @@ static BUILT_IN: &[&dyn Format] = &[
     &tesseral_zarr::ZarrFormat,
     #[cfg(feature = "npy")]
     &tesseral_npy::NpyFormat,
+    #[cfg(feature = "csv")]
+    &tesseral_csv::CsvFormat,
     #[cfg(feature = "netcdf3")]
     &tesseral_netcdf3::NetCdf3Format,
     #[cfg(feature = "hdf5")]

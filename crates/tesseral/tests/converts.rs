@@ -103,7 +103,7 @@ fn unsupported_conversions_write_nothing_and_name_alternatives() {
     assert!(matches!(refused(unknown, "b.tet").kind(), ErrorKind::NotFound { .. }));
     let chunk = ConvertOptions::new().chunk("x=2".parse().unwrap());
     assert!(matches!(refused(chunk, "b.tet").kind(), ErrorKind::NotFound { .. }));
-    let foreign = refused(ConvertOptions::default(), "b.nc");
+    let foreign = refused(ConvertOptions::default(), "b.tiff");
     assert!(matches!(foreign.kind(), ErrorKind::Unsupported { .. }));
     let small = ConvertOptions::new().execution(Options::default().with_memory(8));
     assert!(matches!(refused(small, "b.tet").kind(), ErrorKind::Limit { allowed: 8, .. }));
