@@ -34,7 +34,7 @@
 //! one from text. Errors have a [kind](ErrorKind), a location, and a hint.
 //!
 //! # Cargo features
-//! One per format, all on by default: `tet`, `tensogram`, `tiledb`, `npy`.
+//! One per format, named by its id and on by default, and `remote` for object stores. [`formats`] lists those of the build.
 #![forbid(unsafe_code)]
 
 pub use tesseral_convert::{

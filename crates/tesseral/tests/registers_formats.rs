@@ -70,10 +70,9 @@ fn registered_formats_open_describe_and_convert() {
 fn registered_formats_are_listed_after_those_of_the_build() {
     registered();
     let ids: Vec<&str> = tesseral::formats().map(Format::id).collect();
-    assert_eq!(
-        ids,
-        ["tet", "tensogram", "tiledb", "zarr", "npy", "netcdf3", "hdf5", "grib", "layered", "cells"]
-    );
+    let (built_in, registered) = ids.split_at(ids.len() - 2);
+    assert_eq!(registered, ["layered", "cells"]);
+    assert!(built_in.contains(&"tet") && built_in.iter().all(|id| !registered.contains(id)), "{built_in:?}");
     assert_eq!(tesseral::format("cells").unwrap().title(), CellsFormat.title());
     let sample = cells::sample(3).unwrap();
     assert_eq!(tesseral::recognize(&*sample.store()).unwrap().id(), "cells");
