@@ -17,8 +17,8 @@ CHECKED = [
 EXEMPT = {"docs/glossary.md", "tests/python/test_vocabulary.py", "typos.toml"}
 
 
-#: Keys of metadata standards and names in fixtures that keep their spelling.
-KEYS = re.compile(r'\b(?:centre|colours)\b(?=[."\\])')
+#: Keys of metadata standards, names of institutions and names in fixtures that keep their spelling.
+KEYS = re.compile(r'\b(?:centre|colours)\b(?=[."\\])|\bEuropean Centre\b')
 
 
 def phrases():

@@ -21,12 +21,12 @@ pub enum LzmaContainer {
     Auto,
 }
 
-enum Decoder<'a> {
+enum LzmaDecoder<'a> {
     Xz(XzReader<&'a [u8]>),
     Alone(LzmaReader<&'a [u8]>),
 }
 
-impl<'a> Decoder<'a> {
+impl<'a> LzmaDecoder<'a> {
     fn new(src: &'a [u8], container: LzmaContainer) -> Result<Self> {
         let xz = match container {
             LzmaContainer::Xz => true,
@@ -41,7 +41,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-impl Read for Decoder<'_> {
+impl Read for LzmaDecoder<'_> {
     fn read(&mut self, out: &mut [u8]) -> IoResult<usize> {
         match self {
             Self::Xz(reader) => reader.read(out),
@@ -55,7 +55,7 @@ impl Read for Decoder<'_> {
 /// # Errors
 /// `Codec` when a stream is damaged, needs more than 72 MiB of memory, or has an output of another length.
 pub fn decode_into(src: &[u8], container: LzmaContainer, dst: &mut [u8]) -> Result<()> {
-    stream::fill("lzma", &mut Decoder::new(src, container)?, dst)
+    stream::fill("lzma", &mut LzmaDecoder::new(src, container)?, dst)
 }
 
 /// Appends the output of streams of unknown length to `out`.
@@ -68,7 +68,7 @@ pub fn decode_growing(
     out: &mut Vec<u8>,
     admit: Admit<'_>,
 ) -> Result<()> {
-    stream::grow("lzma", &mut Decoder::new(src, container)?, out, admit)
+    stream::grow("lzma", &mut LzmaDecoder::new(src, container)?, out, admit)
 }
 
 #[cfg(test)]

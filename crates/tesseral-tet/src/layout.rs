@@ -62,7 +62,7 @@ const SMALL_TABLE: u64 = 256 << 10;
 
 /// Digests of rows and of blocks of rows.
 #[derive(Debug)]
-pub(crate) struct DigestTable {
+pub(crate) struct StoredDigests {
     rows: Bytes,
     /// Block size in bytes; 0 without blocks.
     block: u64,
@@ -72,7 +72,7 @@ pub(crate) struct DigestTable {
     blocks: Bytes,
 }
 
-impl DigestTable {
+impl StoredDigests {
     /// The digest of a chunk that is stored at `range`.
     pub(crate) fn span(&self, row: u64, range: Range<u64>) -> Option<DigestSpan<'_>> {
         let RowDigest { digest: root, first_block } = row_digest(&self.rows, self.block != 0, row)?;
@@ -94,7 +94,7 @@ pub(crate) enum Digests {
     /// The file has none, or verification is disabled.
     Absent,
     /// One digest per row; `keyed` if the footer refers to the region.
-    Present { region: FileRange, table: DigestTable, keyed: bool },
+    Present { region: FileRange, table: StoredDigests, keyed: bool },
     /// A digest region that does not match the file.
     Unusable { region: FileRange, error: Error },
 }
@@ -426,7 +426,7 @@ pub(crate) fn find_digests(
             FileRange { offset, len: digest_region::MIN_LEN }
         }
     };
-    let mut read = || -> Result<Option<DigestTable>> {
+    let mut read = || -> Result<Option<StoredDigests>> {
         let outside = |region: FileRange| {
             let detail = format!("{} bytes at {} are outside the payload area", region.len, region.offset);
             Error::corrupt("digest region", &source.object, region.offset, detail)
@@ -465,7 +465,7 @@ pub(crate) fn find_digests(
             false => Bytes::new(),
         };
         let rows = bytes.slice_ref(parsed.rows);
-        Ok(Some(DigestTable { rows, block: parsed.block.into(), count: parsed.blocks, blocks }))
+        Ok(Some(StoredDigests { rows, block: parsed.block.into(), count: parsed.blocks, blocks }))
     };
     match read() {
         Ok(Some(table)) => Ok(Digests::Present { region, table, keyed: keyed.is_some() }),
