@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use tesseral_core::dtype::Class;
 use tesseral_core::schema::{CellLen, Labels, VariableRole};
 use tesseral_core::{
     Advice, ArraySchema, Attributes, Coords, DType, Dimension, Error, ErrorKind, Field, HistoryRow, Order,
@@ -596,10 +597,13 @@ fn absent(
     let asked = named.or_else(|| options.fills.iter().rev().find(|fill| fill.name.is_none()));
     let asked = asked.map(|fill| Scalar::parse(dtype, &fill.value).map(MissingPolicy::Value)).transpose()?;
     if field.nullable {
-        return Ok(if holds.nullable {
-            MissingPolicy::Preserve
-        } else {
-            asked.unwrap_or(MissingPolicy::Reject)
+        // Floats have a value for it, unless a valid cell holds it: then the conversion stops.
+        let nan =
+            (dtype.class() == Class::Float).then(|| cast_scalar(&Scalar::from_element(f64::NAN), dtype));
+        return Ok(match asked.or_else(|| nan.flatten().map(MissingPolicy::Value)) {
+            _ if holds.nullable => MissingPolicy::Preserve,
+            Some(value) => value,
+            None => MissingPolicy::Reject,
         });
     }
     let sparse = array.schema().sparse;
@@ -646,7 +650,6 @@ fn cast_scalar(value: &Scalar, dtype: DType) -> Option<Scalar> {
 
 /// NaN, the smallest signed and the largest unsigned integer, and zeros of text.
 fn is_unset(fill: &Scalar) -> bool {
-    use tesseral_core::dtype::Class;
     let bytes = fill.bytes();
     let words = || bytes.chunks(fill.dtype().word().max(1));
     let signed = |word: &[u8]| {
