@@ -4,7 +4,7 @@
     make_fixtures_grib.py          # writes fixtures/grib and its manifest
 
 Rust tests run the conformance suite on them, truncate them and flip their bytes. Comparisons with the references are in
-tests/python/package/test_package_grib.py, on files of every feature.
+tests/python/test_grib_references.py, on files of every feature.
 """
 
 import hashlib

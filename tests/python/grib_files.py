@@ -29,7 +29,7 @@ def message(edition=2, grid="regular_ll", packing="grid_simple", values=None, bi
             "iDirectionIncrementInDegrees": 1, "jDirectionIncrementInDegrees": 1,
         }.items():
             eccodes.codes_set(handle, key, value)
-    for key, value in dict(keys).items():
+    for key, value in {"shortName": "t", **dict(keys)}.items():
         eccodes.codes_set(handle, key, value)
     count = eccodes.codes_get(handle, "numberOfDataPoints" if edition == 2 else "numberOfPoints")
     if grid == "regular_ll":

@@ -5,7 +5,7 @@
 //! group for each dataset, named after the level type.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -164,22 +164,16 @@ impl GribVariable {
         self.coordinates.iter().fold(1, |n, coordinate| n * coordinate.len() as u64)
     }
 
+    fn dataset_key(&self) -> DatasetKey {
+        let coordinates = self.coordinates.iter().map(|own| (own.name.clone(), own.keys.clone()));
+        (self.group_key, self.grid_number, self.level_type().to_owned(), coordinates.collect())
+    }
+
     fn level_type(&self) -> &str {
         match self.attributes.get("GRIB_typeOfLevel") {
             Some(Value::Text(name)) => name,
             _ => "undef",
         }
-    }
-
-    /// Whether both variables can be in one dataset. A squeezed coordinate has no dimension if it has one value.
-    fn agrees(&self, other: &Self) -> bool {
-        let same = |own: &HeaderCoordinate| {
-            other.coordinates.iter().all(|theirs| own.name != theirs.name || own.keys == theirs.keys)
-        };
-        self.group_key == other.group_key
-            && self.grid_number == other.grid_number
-            && self.name != other.name
-            && self.coordinates.iter().all(same)
     }
 }
 
@@ -245,28 +239,26 @@ pub(crate) fn arrange(fields: Vec<GribField>, unread: &mut Vec<Unread>) -> Vec<G
     }
     let variables: Vec<GribVariable> =
         leaves.into_iter().filter_map(|(key, fields)| variable(key, fields, unread)).collect();
-    let all_agree = |(i, own): (usize, &GribVariable)| variables[..i].iter().all(|other| own.agrees(other));
-    if variables.iter().enumerate().all(all_agree) {
+    let mut shared = SharedCoordinates::default();
+    if variables.iter().all(|variable| shared.admit(variable)) {
         return vec![GribDataset { path: String::new(), variables }];
     }
-    let mut datasets: Vec<GribDataset> = Vec::new();
     let mut ordered = variables;
-    ordered.sort_by(|a, b| {
-        let key = |v: &GribVariable| (v.level_type().to_owned(), v.attributes.get("GRIB_paramId").map(id_of));
-        key(a).cmp(&key(b))
-    });
+    ordered.sort_by_cached_key(|v| (v.level_type().to_owned(), v.attributes.get("GRIB_paramId").map(id_of)));
+    let mut datasets: Vec<GribDataset> = Vec::new();
+    // Datasets by what their variables agree in, and the number of variables of each name in them.
+    let mut alike: HashMap<DatasetKey, (Vec<usize>, HashMap<String, usize>)> = HashMap::new();
     let mut count: HashMap<String, usize> = HashMap::new();
     for variable in ordered {
-        let fits = |dataset: &&mut GribDataset| {
-            dataset
-                .variables
-                .iter()
-                .all(|other| variable.level_type() == other.level_type() && variable.agrees(other))
-        };
-        if let Some(dataset) = datasets.iter_mut().find(fits) {
-            dataset.variables.push(variable);
+        let (numbers, names) = alike.entry(variable.dataset_key()).or_default();
+        let same_name = names.entry(variable.name.clone()).or_default();
+        *same_name += 1;
+        // Variables of the same name are in different datasets.
+        if let Some(number) = numbers.get(*same_name - 1) {
+            datasets[*number].variables.push(variable);
             continue;
         }
+        numbers.push(datasets.len());
         let level = variable.level_type().to_owned();
         let number = count.entry(level.clone()).or_default();
         *number += 1;
@@ -275,6 +267,32 @@ pub(crate) fn arrange(fields: Vec<GribField>, unread: &mut Vec<Unread>) -> Vec<G
     }
     datasets
 }
+
+/// Coordinates of variables that are in one dataset.
+#[derive(Default)]
+struct SharedCoordinates {
+    key: Option<(GroupKey, usize)>,
+    names: HashSet<String>,
+    keys: HashMap<String, Vec<i64>>,
+}
+
+impl SharedCoordinates {
+    /// Adds a variable, if its name is new and its coordinates are the same as those of the others.
+    fn admit(&mut self, variable: &GribVariable) -> bool {
+        let key = (variable.group_key, variable.grid_number);
+        let same = |own: &HeaderCoordinate| self.keys.get(&own.name).is_none_or(|keys| *keys == own.keys);
+        if *self.key.get_or_insert(key) != key || !variable.coordinates.iter().all(same) {
+            return false;
+        }
+        for own in &variable.coordinates {
+            self.keys.entry(own.name.clone()).or_insert_with(|| own.keys.clone());
+        }
+        self.names.insert(variable.name.clone())
+    }
+}
+
+/// What the variables of a group agree in: origin, grid, level type and coordinates.
+type DatasetKey = (GroupKey, usize, String, Vec<(String, Vec<i64>)>);
 
 fn id_of(value: &Value) -> i64 {
     if let Value::Int(id) = value { *id } else { 0 }
@@ -352,7 +370,10 @@ fn attributes(field: &GribField, coordinates: &[HeaderCoordinate]) -> Attributes
     put("stepUnits", Value::Int(1));
     put("stepType", text(product.step_type));
     put("gridType", text(grid.type_name()));
-    put("uvRelativeToGrid", Value::Int(i64::from(grid.uv_relative)));
+    // The reference does not define it for this grid in edition 2.
+    if product.edition == 1 || grid.type_name() != "polar_stereographic" {
+        put("uvRelativeToGrid", Value::Int(i64::from(grid.uv_relative)));
+    }
     let standard_name = if parameter.standard_name.is_empty() { "unknown" } else { parameter.standard_name };
     let mut keys: Vec<(&str, Value)> = grid.keys.clone();
     keys.extend([

@@ -33,6 +33,8 @@ pub(crate) struct Codes2 {
     pub process: [Option<i64>; 3],
     /// The parameter tables of ECMWF before table version 34.
     pub earlier: bool,
+    /// The local tables of ECMWF are in use.
+    pub local: bool,
 }
 
 /// A condition on a number: any, missing, or a value.
@@ -63,8 +65,8 @@ impl CodeCondition {
 
 #[derive(Debug)]
 struct Rule {
-    /// Whether it belongs to the earlier or the present tables; `None` for both.
-    earlier: Option<bool>,
+    /// The tables it belongs to: `o` the earlier ones, `n` the present ones, `l` the local ones; empty for earlier and present ones.
+    tables: &'static str,
     conditions: Vec<CodeCondition>,
     id: u32,
     standard_name: &'static str,
@@ -93,8 +95,8 @@ static TABLES: LazyLock<Tables> = LazyLock::new(|| {
     for line in include_str!("parameter_rules.tsv").lines() {
         let columns: Vec<&'static str> = line.split('\t').collect();
         let byte = |text: &str| text.parse().unwrap_or(u8::MAX);
-        let rule = |earlier, conditions: &[&'static str], id: &str, standard_name| Rule {
-            earlier,
+        let rule = |tables, conditions: &[&'static str], id: &str, standard_name| Rule {
+            tables,
             conditions: conditions.iter().map(|text| CodeCondition::parse(text)).collect(),
             id: id.parse().unwrap_or(0),
             standard_name,
@@ -102,12 +104,11 @@ static TABLES: LazyLock<Tables> = LazyLock::new(|| {
         match &*columns {
             ["2", set, discipline, category, number, conditions @ .., id, standard] => {
                 let key = [discipline, category, number].map(|text| byte(text));
-                let earlier = (!set.is_empty()).then_some(*set == "o");
-                tables.edition2.entry(key).or_default().push(rule(earlier, conditions, id, standard));
+                tables.edition2.entry(key).or_default().push(rule(set, conditions, id, standard));
             }
             ["1", table, number, conditions @ .., id, standard] => {
                 let key = [table, number].map(|text| byte(text));
-                tables.edition1.entry(key).or_default().push(rule(None, conditions, id, standard));
+                tables.edition1.entry(key).or_default().push(rule("", conditions, id, standard));
             }
             _ => {}
         }
@@ -116,13 +117,22 @@ static TABLES: LazyLock<Tables> = LazyLock::new(|| {
 });
 
 /// The rule with the most conditions of those that hold; the last of several.
-fn best<'a>(rules: &'a [Rule], earlier: bool, values: &[Option<i64>]) -> Option<&'a Rule> {
+fn best<'a>(rules: &'a [Rule], tables: [bool; 2], values: &[Option<i64>]) -> Option<&'a Rule> {
+    let [earlier, local] = tables;
     let holds = |rule: &&Rule| {
-        rule.earlier.is_none_or(|own| own == earlier)
-            && rule.conditions.iter().zip(values).all(|(condition, value)| condition.holds(*value))
+        let own = match rule.tables {
+            "o" => earlier,
+            "n" => !earlier,
+            "l" => local,
+            _ => true,
+        };
+        own && rule.conditions.iter().zip(values).all(|(condition, value)| condition.holds(*value))
     };
-    let strength =
-        |rule: &&Rule| rule.conditions.iter().filter(|condition| **condition != CodeCondition::Any).count();
+    // That the local tables are in use is a condition as well.
+    let strength = |rule: &&Rule| {
+        let conditions = rule.conditions.iter().filter(|condition| **condition != CodeCondition::Any);
+        conditions.count() + usize::from(rule.tables == "l")
+    };
     rules.iter().filter(holds).max_by_key(strength)
 }
 
@@ -154,7 +164,7 @@ impl Parameter {
         }
         let values: Vec<Option<i64>> = codes.surfaces.into_iter().chain(codes.process).collect();
         let rules = TABLES.edition2.get(&[discipline, category, number]);
-        let rule = rules.and_then(|rules| best(rules, codes.earlier, &values));
+        let rule = rules.and_then(|rules| best(rules, [codes.earlier, codes.local], &values));
         rule.and_then(Self::of_rule)
             .unwrap_or_else(|| Self::unknown(format!("param_{discipline}_{category}_{number}")))
     }
@@ -163,7 +173,7 @@ impl Parameter {
     pub(crate) fn of_edition1(table: u8, number: u8, level_type: u8, level: i64) -> Self {
         let key = [if (1..=3).contains(&table) { 3 } else { table }, number];
         let values = [Some(i64::from(level_type)), Some(level)];
-        let rule = TABLES.edition1.get(&key).and_then(|rules| best(rules, false, &values));
+        let rule = TABLES.edition1.get(&key).and_then(|rules| best(rules, [false; 2], &values));
         rule.and_then(Self::of_rule).unwrap_or_else(|| Self::unknown(format!("param_{table}_{number}")))
     }
 }
@@ -183,6 +193,12 @@ mod tests {
         let surfaces = [Some(103), Some(2), Some(0), Some(255), None, None];
         let near = Parameter::of_edition2(&Codes2 { surfaces, ..codes(0, 0, 0) });
         assert_eq!((near.id, near.short_name, &*near.variable), (167, "2t", "t2m"));
+        // Total precipitation of ECMWF's local tables.
+        let surfaces = [Some(1), None, None, Some(255), None, None];
+        let process = [Some(1), Some(1), Some(6)];
+        let total = Codes2 { surfaces, process, earlier: true, local: true, ..codes(0, 1, 193) };
+        assert_eq!(Parameter::of_edition2(&total).variable, "tp");
+        assert_eq!(Parameter::of_edition2(&Codes2 { local: false, ..total }).id, 0);
         assert_eq!(Parameter::of_edition1(128, 167, 1, 0).id, 167);
         assert_eq!(Parameter::of_edition1(2, 11, 105, 2).id, 167);
         assert_eq!(Parameter::of_edition1(2, 11, 100, 500).id, 130);

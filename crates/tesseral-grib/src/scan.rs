@@ -60,13 +60,12 @@ struct Headers<'a> {
     windows: Vec<(u64, Bytes)>,
     /// Length of the last message.
     stride: u64,
-    read: u64,
 }
 
 impl<'a> Headers<'a> {
     fn new(store: &'a dyn Store) -> Result<Self> {
         let (resident, len, object) = (store.resident("")?, store.len("")?, store.describe(""));
-        Ok(Self { store, resident, object, len, windows: Vec::new(), stride: 0, read: 0 })
+        Ok(Self { store, resident, object, len, windows: Vec::new(), stride: 0 })
     }
 
     /// The bytes of a range.
@@ -186,7 +185,7 @@ impl MessageWalk<'_> {
     /// Estimated size of what was found in memory.
     fn metadata(&self) -> u64 {
         let entries = self.scan.fields.len() + self.scan.unread.len() + self.scan.faults.len();
-        self.headers.read.saturating_add((entries as u64).saturating_mul(FIELD))
+        (entries as u64).saturating_mul(FIELD)
     }
 
     fn corrupt(&self, at: u64, detail: impl Into<String>) -> Error {

@@ -420,14 +420,14 @@ pub(crate) fn edition2(section: &Octets<'_>) -> Result<Grid> {
                     let south = section.u8(64)? & 0x80 != 0 || standard < 0.0;
                     let kind =
                         Kind::PolarStereographic(PolarStereographic::new(projected.frame(), standard, south));
-                    let title = "Polar stereographic (can be south or north)";
+                    let title = "Polar stereographic";
                     projected.grid(section, points, kind, Vec::new(), title)
                 }
                 _ => {
                     let parallels = (millionths(66)?, millionths(70)?);
                     let keys = lambert_keys(Some(standard), parallels, (millionths(74)?, millionths(78)?));
                     let kind = Kind::Lambert(Lambert::new(projected.frame(), parallels));
-                    let title = "Lambert Conformal can be secant or tangent, conical or bipolar";
+                    let title = "Lambert Conformal";
                     projected.grid(section, points, kind, keys, title)
                 }
             }

@@ -13,6 +13,7 @@ pub(crate) struct Identification {
     pub centre: u16,
     pub sub_centre: u16,
     tables: u8,
+    local_tables: u8,
     time: i64,
     /// Abbreviation of the type of data.
     data_type: Option<&'static str>,
@@ -43,6 +44,7 @@ impl Identification {
             centre: section.u16(6)?,
             sub_centre: section.u16(8)?,
             tables: section.u8(10)?,
+            local_tables: section.u8(11)?,
             time: time.ok_or_else(|| section.corrupt("the reference time is not a date"))?,
             data_type,
         })
@@ -163,6 +165,7 @@ pub(crate) fn product(section: &Octets<'_>, discipline: u8, of: &Identification)
         surfaces: [a, b, c, d, e, f],
         process,
         earlier: (of.centre == 98 || of.sub_centre == 98) && of.tables <= 33,
+        local: of.local_tables == 1,
     };
     let (level_type, level) = product::level2(first, second);
     let byte = |at: usize| section.u8(at).map(|n| Some(i64::from(n)));
