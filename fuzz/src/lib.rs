@@ -5,6 +5,7 @@ pub mod codec;
 pub mod csv;
 pub mod digests;
 pub mod grib;
+pub mod index;
 pub mod messages;
 pub mod netcdf;
 pub mod npy;

@@ -7,8 +7,8 @@ use crate::error::CliResult;
 use crate::messages::{copy, dump, get, merge, reshuffle, set, split};
 use crate::output;
 use crate::{
-    advise, append, cat, completions, convert, create, diff, doctor, evolve, info, log, maintain, man, plot,
-    qhist, query, recover, repair, stat, verify,
+    advise, append, cat, completions, convert, create, diff, doctor, evolve, index, info, log, maintain, man,
+    plot, qhist, query, recover, repair, stat, verify,
 };
 
 /// One command with its arguments.
@@ -28,6 +28,11 @@ pub(crate) enum Command {
     Convert(convert::Arguments),
     /// Rewrite a dataset with other chunks, within a memory limit
     Rechunk(convert::RechunkArguments),
+    /// Write an index of existing files, which opens as one dataset without copying them
+    Index(index::Arguments),
+    /// Join existing files along a dimension as one dataset without copying them
+    #[command(visible_alias = "concat")]
+    Mosaic(index::MosaicArguments),
     /// Recommend a chunk shape for given access patterns
     Advise(advise::Arguments),
     /// Compare two sources: exit 0 if they are equal, 1 if not
@@ -123,6 +128,8 @@ impl Command {
             Self::Stat(arguments) => stat::run(context, arguments),
             Self::Convert(arguments) => convert::run(context, arguments),
             Self::Rechunk(arguments) => convert::run_rechunk(context, arguments),
+            Self::Index(arguments) => index::run(context, arguments),
+            Self::Mosaic(arguments) => index::run_mosaic(context, arguments),
             Self::Advise(arguments) => advise::run(context, arguments),
             Self::Diff(arguments) => diff::run(context, arguments),
             Self::Plot(arguments) => plot::run(context, arguments),

@@ -18,6 +18,7 @@ mod doctor;
 mod error;
 mod evolve;
 mod hint;
+mod index;
 mod info;
 mod json;
 mod log;

@@ -1,8 +1,10 @@
-//! Conversion of datasets to another format, chunking or dtype ([`convert()`], [`rechunk()`]), and comparison ([`diff()`]).
+//! Conversion of datasets to another format, chunking or dtype ([`convert()`], [`rechunk()`]), comparison ([`diff()`]), and indexes of
+//! existing files ([`index()`]).
 #![forbid(unsafe_code)]
 
 mod convert;
 mod diff;
+mod index;
 mod rechunk;
 
 pub use convert::{
@@ -10,4 +12,5 @@ pub use convert::{
     SparseAs, convert, default_chunk, parse_codecs,
 };
 pub use diff::{DiffOptions, Difference, FirstDifference, MetadataDifference, Side, ValueDifference, diff};
+pub use index::{IndexOptions, Join, WrittenIndex, index};
 pub use rechunk::rechunk;

@@ -7,7 +7,9 @@ use tesseral_core::{Cancel, Error, Finding, Limits, Region, Result};
 use tesseral_store::{ObjectInfo, Store};
 
 use crate::convention::Holds;
-use crate::{ContainerSource, CreateOptions, MessageFormat, OptionSet, OptionTable, Versioned, Writer};
+use crate::{
+    ArraySource, ContainerSource, CreateOptions, MessageFormat, OptionSet, OptionTable, Versioned, Writer,
+};
 
 /// Information about a source before it is opened.
 #[derive(Clone, Copy, Debug)]
@@ -218,6 +220,16 @@ pub trait Format: Debug + Send + Sync {
     /// # Errors
     /// `Corrupt`, `Unsupported`, `Limit`, `Io`, `NotFound`.
     fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn ContainerSource>>;
+
+    /// Restores a decoder from a [recipe](ArraySource::recipe): an array that decodes and describes chunks as the array did that
+    /// they were planned by, and that names their objects. It plans nothing.
+    ///
+    /// # Errors
+    /// `Unsupported` by formats without recipes, `Corrupt` for damaged ones.
+    fn decoder(&self, recipe: &[u8], options: &OpenOptions) -> Result<Arc<dyn ArraySource>> {
+        let _ = (recipe, options);
+        Err(Error::unsupported(format!("decoding chunks of {} without their source", self.title())))
+    }
 
     /// Returns operations on messages, for message formats.
     fn messages(&self) -> Option<&dyn MessageFormat> {

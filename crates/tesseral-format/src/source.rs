@@ -172,6 +172,13 @@ pub trait ArraySource: Debug + Send + Sync {
         None
     }
 
+    /// Bytes from which [`Format::decoder`](crate::Format::decoder) restores the decoding of this array's chunks without the
+    /// source. `None` if decoding needs other bytes of the source, or the bytes of a chunk and its place in the array do not
+    /// determine its cells.
+    fn recipe(&self) -> Option<Vec<u8>> {
+        None
+    }
+
     /// Names of attributes that only repeat what the schema says of dimensions and labels. Another format says it in its own
     /// way, so they are not carried over.
     fn derived_attributes(&self) -> &[&'static str] {

@@ -15,17 +15,13 @@ use tesseral_format::{
 };
 
 use crate::dataset::{DatasetInfo, Layout};
-use crate::datatype::Hdf5CellType;
 use crate::dimension::NamedExtent;
 use crate::file::{File, HeapReader};
-use crate::filter::Pipeline;
 use crate::index::{ChunkIndex, ChunkLocation};
+use crate::recipe::CellDecoder;
 
 /// Least number of bytes that an unwritten chunk counts as.
 const UNWRITTEN_COST: u64 = 1024;
-/// Longest cell in bytes that is known without decoding. A datatype can claim cells of 4 GiB.
-const LONGEST_CONSTANT: usize = 64 << 10;
-
 /// The array of a dataset.
 #[derive(Debug)]
 pub(crate) struct Hdf5Array {
@@ -35,9 +31,10 @@ pub(crate) struct Hdf5Array {
     /// Extents that the dataset stores. A dimension that another dataset extended is longer in the array.
     stored: Coords,
     file: File,
-    cell: Hdf5CellType,
+    /// Decodes cells; also without the file, by the recipe.
+    decoder: CellDecoder,
     layout: Layout,
-    pipeline: Pipeline,
+    recipe: Option<Vec<u8>>,
     index: OnceLock<ChunkIndex>,
 }
 
@@ -51,7 +48,7 @@ enum ChunkStorage {
 
 impl Hdf5Array {
     pub(crate) fn new(name: &str, info: DatasetInfo, dims: &[NamedExtent], file: &File) -> Result<Self> {
-        let DatasetInfo { cell, shape, layout, pipeline, fill, attributes, .. } = info;
+        let DatasetInfo { cell, shape, layout, pipeline, fill, attributes, recipe, .. } = info;
         let with_elements =
             |own: &mut dyn Iterator<Item = u64>| -> Coords { own.chain(cell.dims.iter().copied()).collect() };
         let stored = with_elements(&mut shape.iter().copied());
@@ -70,13 +67,14 @@ impl Hdf5Array {
             schema.attributes.entry("flag_meanings".to_owned()).or_insert(meanings);
         }
         let field = &mut schema.fields[0];
-        (field.cell, field.fill, field.codecs) = (cell.cell, fill, pipeline.names());
+        (field.cell, field.fill, field.codecs) = (cell.cell, fill.clone(), pipeline.names());
         missing::declare(&mut schema);
         let invalid =
             |e: Error| Error::corrupt("a dataset", file.storage.describe(), info.address, e.to_string());
         let grid = schema.grid().map_err(invalid)?;
         let (file, index) = (file.clone(), OnceLock::new());
-        Ok(Self { schema, grid, stored, file, cell, layout, pipeline, index })
+        let decoder = CellDecoder { cell, pipeline, fill };
+        Ok(Self { schema, grid, stored, file, decoder, layout, recipe, index })
     }
 
     fn index(&self) -> Result<&ChunkIndex> {
@@ -95,7 +93,7 @@ impl Hdf5Array {
 
     /// The chunks of the array without the dimensions of an array datatype.
     fn dataset_grid(&self) -> Result<ChunkGrid> {
-        let rank = self.grid.rank() - self.cell.dims.len();
+        let rank = self.grid.rank() - self.decoder.cell.dims.len();
         ChunkGrid::new(&self.grid.shape()[..rank], &self.grid.chunk_shape()[..rank])
     }
 
@@ -111,13 +109,13 @@ impl Hdf5Array {
     }
 
     fn locate(&self, coords: &[u64], tile: &Region) -> Result<ChunkStorage> {
-        let bytes = tile.cells().and_then(|cells| cells.checked_mul(self.cell.size as u64));
+        let bytes = tile.cells().and_then(|cells| cells.checked_mul(self.decoder.cell.size as u64));
         match &self.layout {
             Layout::Compact(_) => Ok(ChunkStorage::Header),
             Layout::Contiguous(None) => Ok(ChunkStorage::Unwritten),
             Layout::Contiguous(Some(address)) => {
                 let start = first_cell(&self.stored, tile)
-                    .and_then(|cell| cell.checked_mul(self.cell.size as u64))
+                    .and_then(|cell| cell.checked_mul(self.decoder.cell.size as u64))
                     .and_then(|at| at.checked_add(*address));
                 let number = self.grid.linear(coords);
                 let location =
@@ -138,7 +136,8 @@ impl Hdf5Array {
 
     fn chunk(&self, coords: &[u64], columns: &[Column]) -> Result<PlannedChunk> {
         let (region, tile) = (self.grid.region(coords), self.tile(coords));
-        let raw = |cells: Option<u64>| cells.unwrap_or(u64::MAX).saturating_mul(self.cell.size as u64);
+        let raw =
+            |cells: Option<u64>| cells.unwrap_or(u64::MAX).saturating_mul(self.decoder.cell.size as u64);
         let location = self.locate(coords, &tile)?;
         let (tile, offset, len, access) = match location {
             ChunkStorage::Unwritten if self.file.strict => {
@@ -153,17 +152,18 @@ impl Hdf5Array {
                 (tile, 0, 0, Access::Coded { granule: None })
             }
             ChunkStorage::At(location) => {
-                let plain = self.pipeline.is_plain(location.mask);
+                let plain = self.decoder.pipeline.is_plain(location.mask);
                 self.check_location(&location, raw(tile.cells()), plain)?;
-                let direct = plain && self.cell.cell != CellLen::Var;
+                let direct = plain && self.decoder.cell.cell != CellLen::Var;
                 let access = match direct {
-                    true => Access::Direct { swapped: self.cell.swapped() },
+                    true => Access::Direct { swapped: self.decoder.cell.swapped() },
                     false => Access::Coded { granule: None },
                 };
                 (tile, location.address.saturating_add(self.file.storage.base()), location.len, access)
             }
         };
-        let access = if self.cell.cell == CellLen::Var { Access::Coded { granule: None } } else { access };
+        let access =
+            if self.decoder.cell.cell == CellLen::Var { Access::Coded { granule: None } } else { access };
         let part = |column: &Column| Part { column: *column, role: Role::Values, object: 0, offset, len };
         Ok(PlannedChunk {
             id: self.grid.linear(coords),
@@ -187,7 +187,8 @@ impl Hdf5Array {
                 (index.len(), index.stored_bytes())
             }
         };
-        let cells = self.grid.chunk_shape().iter().try_fold(self.cell.size as u64, |n, c| n.checked_mul(*c));
+        let cells =
+            self.grid.chunk_shape().iter().try_fold(self.decoder.cell.size as u64, |n, c| n.checked_mul(*c));
         let each = cells.unwrap_or(u64::MAX).max(UNWRITTEN_COST);
         let unwritten = touched.saturating_sub(written).saturating_mul(each);
         self.file.limits.check_total("unwritten cells", unwritten, stored)
@@ -218,30 +219,17 @@ impl Hdf5Array {
         }
     }
 
-    /// Writes the fill value to every cell, in native byte order.
-    fn fill(&self, values: &mut [u8]) {
-        let stored = self.schema.fields[0].fill.as_ref().map_or(&[][..], |fill| fill.bytes());
-        for cell in values.chunks_exact_mut(self.cell.size.max(1)) {
-            let (start, rest) = cell.split_at_mut(stored.len().min(cell.len()));
-            start.copy_from_slice(&stored[..start.len()]);
-            rest.fill(0);
-            if cfg!(target_endian = "big") {
-                cell.chunks_exact_mut(self.cell.dtype.word().max(1)).for_each(<[u8]>::reverse);
-            }
-        }
-    }
-
     /// Decodes references into `out` and appends the values they point to.
     fn decode_variable(&self, references: &[u8], offsets: &mut Vec<u64>, data: &mut Vec<u8>) -> Result<()> {
-        let (mut heap, element) = (HeapReader::new(&self.file), self.cell.dtype.size().unwrap_or(1));
+        let (mut heap, element) = (HeapReader::new(&self.file), self.decoder.cell.dtype.size().unwrap_or(1));
         self.file.storage.renew();
         let stored = references.len() as u64;
-        alloc::reserve("offsets of values", offsets, references.len() / self.cell.size.max(1))?;
+        alloc::reserve("offsets of values", offsets, references.len() / self.decoder.cell.size.max(1))?;
         let first = data.len();
-        for reference in references.chunks(self.cell.size.max(1)) {
+        for reference in references.chunks(self.decoder.cell.size.max(1)) {
             let value = heap.value(reference, element)?;
             // Text of NetCDF ends with a NUL that is not part of it.
-            let value = match self.cell.dtype {
+            let value = match self.decoder.cell.dtype {
                 DType::Utf8 => value.split(|byte| *byte == 0).next().unwrap_or_default(),
                 _ => value,
             };
@@ -256,44 +244,7 @@ impl Hdf5Array {
                 stored.saturating_add(heap.read),
             )?;
         }
-        self.swap(&mut data[first..]);
-        Ok(())
-    }
-
-    fn swap(&self, cells: &mut [u8]) {
-        if self.cell.swapped() {
-            cells.chunks_exact_mut(self.cell.dtype.word().max(1)).for_each(<[u8]>::reverse);
-        }
-    }
-
-    fn decode_fixed(
-        &self,
-        chunk: &PlannedChunk,
-        stored: &[u8],
-        cells: &Range<u64>,
-        values: &mut [u8],
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        let Some(mask) = self.written(chunk) else {
-            self.fill(values);
-            return Ok(());
-        };
-        let bytes = |cell: u64| usize::try_from(cell.saturating_mul(self.cell.size as u64)).ok();
-        if !self.pipeline.is_plain(mask) {
-            if *cells != (0..chunk.cells) || bytes(chunk.cells) != Some(values.len()) {
-                return Err(Error::internal("filtered chunks decode as a whole"));
-            }
-            self.pipeline.decode(stored, mask, values, scratch)?;
-        } else {
-            let run =
-                bytes(cells.start).zip(bytes(cells.end)).and_then(|(start, end)| stored.get(start..end));
-            let Some(run) = run.filter(|run| run.len() == values.len()) else {
-                let detail = format!("truncated chunk: {} bytes do not hold cells {cells:?}", stored.len());
-                return Err(self.corrupt(0, detail));
-            };
-            values.copy_from_slice(run);
-        }
-        self.swap(values);
+        self.decoder.swap(&mut data[first..]);
         Ok(())
     }
 }
@@ -326,8 +277,15 @@ impl ArraySource for Hdf5Array {
         Ok(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() })
     }
 
+    fn recipe(&self) -> Option<Vec<u8>> {
+        // Masks are in the chunk index, which a recipe does not have.
+        let masked = self.index.get().is_some_and(ChunkIndex::has_masks);
+        self.recipe.clone().filter(|_| !masked)
+    }
+
     fn totals(&self, _: &Request) -> Result<Totals> {
-        let cells = self.stored.iter().try_fold(self.cell.size as u64, |bytes, n| bytes.checked_mul(*n));
+        let cells =
+            self.stored.iter().try_fold(self.decoder.cell.size as u64, |bytes, n| bytes.checked_mul(*n));
         let (chunks, stored_bytes) = match &self.layout {
             Layout::Chunked(_) => {
                 let index = self.index()?;
@@ -345,23 +303,19 @@ impl ArraySource for Hdf5Array {
     }
 
     fn constant(&self, chunk: &PlannedChunk, _column: Column) -> Option<Vec<u8>> {
-        let known = self.written(chunk).is_none() && self.cell.cell != CellLen::Var;
-        (known && self.cell.size <= LONGEST_CONSTANT).then(|| {
-            let mut cell = vec![0; self.cell.size];
-            self.fill(&mut cell);
-            cell
-        })
+        let known = self.written(chunk).is_none() && self.decoder.cell.cell != CellLen::Var;
+        known.then(|| self.decoder.constant()).flatten()
     }
 
     fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
         let names = self.schema.fields[0].codecs.join("+");
         ChunkInfo {
             coords: self.grid.coords(chunk.id),
-            raw_len: chunk.cells.saturating_mul(self.cell.size as u64),
+            raw_len: chunk.cells.saturating_mul(self.decoder.cell.size as u64),
             stored_len: chunk.stored_bytes(),
             codec: match self.written(chunk) {
                 None => "fill".to_owned(),
-                Some(mask) if self.pipeline.is_plain(mask) => "raw".to_owned(),
+                Some(mask) if self.decoder.pipeline.is_plain(mask) => "raw".to_owned(),
                 Some(_) => names,
             },
             offset: chunk.parts.first().map_or(0, |part| part.offset),
@@ -373,7 +327,7 @@ impl ArraySource for Hdf5Array {
     }
 
     fn checked_bytes(&self, chunk: &PlannedChunk) -> u64 {
-        if self.written(chunk).is_some_and(|mask| self.pipeline.has_checksum(mask)) {
+        if self.written(chunk).is_some_and(|mask| self.decoder.pipeline.has_checksum(mask)) {
             chunk.stored_bytes()
         } else {
             0
@@ -398,23 +352,25 @@ impl ArraySource for Hdf5Array {
         };
         match out {
             ColumnMut::Fixed { values, validity: None } => {
-                self.decode_fixed(chunk, stored, &cells, values, scratch)
+                let mask = self.written(chunk);
+                self.decoder.decode_fixed(chunk, mask, stored, &cells, values, scratch)
             }
             ColumnMut::Var { offsets, data, validity: None } => {
-                let bytes = cells.end.saturating_sub(cells.start).saturating_mul(self.cell.size as u64);
+                let bytes =
+                    cells.end.saturating_sub(cells.start).saturating_mul(self.decoder.cell.size as u64);
                 let len = usize::try_from(bytes).unwrap_or(usize::MAX);
                 let mut references = alloc::zeroed::<u8>("references", len)?;
                 let Some(mask) = self.written(chunk) else {
                     // References of zeros are null: empty values.
                     return self.decode_variable(&references, offsets, data);
                 };
-                if self.pipeline.is_plain(mask) {
+                if self.decoder.pipeline.is_plain(mask) {
                     if stored.len() != len {
                         return Err(self.corrupt(0, format!("{} bytes stored, {len} expected", stored.len())));
                     }
                     references.copy_from_slice(stored);
                 } else {
-                    self.pipeline.decode(stored, mask, &mut references, scratch)?;
+                    self.decoder.pipeline.decode(stored, mask, &mut references, scratch)?;
                 }
                 self.decode_variable(&references, offsets, data)
             }

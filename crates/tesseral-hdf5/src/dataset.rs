@@ -11,6 +11,7 @@ use crate::datatype::{Hdf5CellType, Problem};
 use crate::file::{File, has_references};
 use crate::filter::Pipeline;
 use crate::index::ChunkedLayout;
+use crate::recipe;
 
 /// The maximum number of dimensions in HDF5.
 const RANK: usize = 32;
@@ -39,6 +40,8 @@ pub(crate) struct DatasetInfo {
     pub(crate) pipeline: Pipeline,
     pub(crate) fill: Option<Scalar>,
     pub(crate) attributes: ObjectAttributes,
+    /// How chunks are decoded without the file; `None` for values of variable length and cells in the header.
+    pub(crate) recipe: Option<Vec<u8>>,
 }
 
 impl DatasetInfo {
@@ -49,8 +52,8 @@ impl DatasetInfo {
     pub(crate) fn new(file: &File, dataset: &Dataset) -> Result<Self> {
         let address = dataset.address();
         let failed = |e| file.error(e, "a dataset");
-        let raw = dataset.raw_datatype().map_err(failed)?;
-        let cell = Hdf5CellType::parse(&raw).map_err(|problem| match problem {
+        let datatype = dataset.raw_datatype().map_err(failed)?;
+        let cell = Hdf5CellType::parse(&datatype).map_err(|problem| match problem {
             Problem::Unsupported(name) => Error::unsupported(name),
             Problem::Corrupt(detail) => {
                 Error::corrupt("a datatype", file.storage.describe(), address, detail)
@@ -102,10 +105,12 @@ impl DatasetInfo {
         };
         let unlimited = max.map_or_else(Vec::new, |max| max.iter().map(|n| *n == u64::MAX).collect());
         let pipeline = Pipeline::new(filters, element)?;
+        let detached = cell.cell != CellLen::Var && !matches!(layout, Layout::Compact(_));
+        let recipe = detached.then(|| recipe::recipe(&datatype, element, fill.as_deref(), filters));
         let fill = fill_value(&cell, fill.as_deref());
         let raw = dataset.raw_attributes().map_err(failed)?;
         let attributes = ObjectAttributes::new(file, raw)?;
-        Ok(Self { address, cell, shape, unlimited, layout, pipeline, fill, attributes })
+        Ok(Self { address, cell, shape, unlimited, layout, pipeline, fill, attributes, recipe })
     }
 }
 

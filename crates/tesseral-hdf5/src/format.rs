@@ -140,6 +140,10 @@ impl Format for Hdf5Format {
         }
     }
 
+    fn decoder(&self, recipe: &[u8], _options: &OpenOptions) -> Result<Arc<dyn ArraySource>> {
+        crate::recipe::decoder(recipe)
+    }
+
     fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn ContainerSource>> {
         Ok(Arc::new(Hdf5Container::open(store, options)?))
     }

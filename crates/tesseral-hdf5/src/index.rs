@@ -51,6 +51,11 @@ impl ChunkIndex {
         self.chunks.len() as u64
     }
 
+    /// Whether a chunk skips filters.
+    pub(crate) fn has_masks(&self) -> bool {
+        self.chunks.iter().any(|chunk| chunk.mask != 0)
+    }
+
     /// Stored bytes of all chunks.
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.len).fold(0, u64::saturating_add)

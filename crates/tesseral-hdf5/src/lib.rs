@@ -38,6 +38,7 @@ mod format;
 mod index;
 mod links;
 mod open;
+mod recipe;
 mod storage;
 mod write;
 

@@ -5,6 +5,8 @@
 
 mod foreign;
 
+pub use tesseral_index as index;
+
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
@@ -32,6 +34,7 @@ static BUILT_IN: &[&dyn Format] = &[
     &tesseral_hdf5::Hdf5Format,
     #[cfg(feature = "grib")]
     &tesseral_grib::GribFormat,
+    &tesseral_index::IndexFormat { find: format },
 ];
 
 /// Formats that programs registered, in order of registration.

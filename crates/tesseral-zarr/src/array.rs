@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use serde_json::{Map, Value as Json};
 use tesseral_core::schema::Order;
 use tesseral_core::{
     ArraySchema, CellLen, ChunkGrid, ChunkStats, Coords, Error, ErrorKind, Field, Limits, Region, Result,
@@ -15,13 +16,15 @@ use tesseral_format::{
     Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, OpenOptions, Part,
     PlannedChunk, Request, Role, Scratch, Uncovered,
 };
-use tesseral_store::{Store, StoreExt};
+use tesseral_store::{MemoryStore, Store, StoreExt};
 
 use crate::chain::{CodecChain, Encoded};
-use crate::open::join;
+use crate::open::{check_path, join};
 use crate::vlen;
 use crate::wire::codecs::Stage;
+use crate::wire::damaged;
 use crate::wire::dtype::{StoredCell, ZarrCellType};
+use crate::wire::json;
 use crate::wire::key::KeyEncoding;
 use crate::wire::node::ArrayMetadata;
 use crate::wire::shard::{IndexLayout, ShardIndex};
@@ -47,6 +50,7 @@ pub(crate) struct ZarrArray {
     limits: Limits,
     /// Absent chunks are an error.
     strict: bool,
+    document: Map<String, Json>,
 }
 
 /// Indexes of the shards that were read.
@@ -131,7 +135,24 @@ impl ZarrArray {
             store: Arc::clone(store),
             limits,
             strict,
+            document: metadata.document.clone(),
         })
+    }
+
+    /// Restores an array that only decodes.
+    pub(crate) fn from_recipe(recipe: &[u8], options: &OpenOptions) -> Result<Self> {
+        const OBJECT: &str = "a recipe";
+        let folder = recipe.split(|byte| *byte == 0).next().unwrap_or_default();
+        let document = recipe.get(folder.len() + 1..).unwrap_or_default();
+        let folder = std::str::from_utf8(folder).map_err(|_| damaged(OBJECT, "the folder is not text"))?;
+        check_path(folder, OBJECT, options.limits.depth)?;
+        let document = json::parse(document, OBJECT)?;
+        let metadata = match document.get("zarr_format").and_then(Json::as_u64) {
+            Some(2) => ArrayMetadata::parse_v2(&document, &Map::new(), OBJECT)?,
+            _ => ArrayMetadata::parse_v3(&document, OBJECT)?,
+        };
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(OBJECT));
+        Self::new(folder, folder, &metadata, &store, options)
     }
 
     fn key(&self, object: u64) -> String {
@@ -357,6 +378,13 @@ impl ArraySource for ZarrArray {
             }
         }
         Ok(plan)
+    }
+
+    fn recipe(&self) -> Option<Vec<u8>> {
+        let mut out = self.folder.clone().into_bytes();
+        out.push(0);
+        out.extend(json::to_bytes(self.document.clone()));
+        Some(out)
     }
 
     fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {

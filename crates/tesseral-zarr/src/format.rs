@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tesseral_core::{Finding, Result, Value};
 use tesseral_format::convention::Holds;
 use tesseral_format::{
-    AuditOptions, AuditReport, Capabilities, ContainerSource, CreateOptions, Format, OpenOptions, OptionSet,
-    Probe, Sniff, Writer,
+    ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, CreateOptions, Format,
+    OpenOptions, OptionSet, Probe, Sniff, Writer,
 };
 use tesseral_store::Store;
 
@@ -75,6 +75,10 @@ impl Format for ZarrFormat {
             return Sniff::Content;
         }
         if probe.name.trim_end_matches('/').ends_with(".zarr") { Sniff::Name } else { Sniff::No }
+    }
+
+    fn decoder(&self, recipe: &[u8], options: &OpenOptions) -> Result<Arc<dyn ArraySource>> {
+        Ok(Arc::new(crate::array::ZarrArray::from_recipe(recipe, options)?))
     }
 
     fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn ContainerSource>> {

@@ -173,7 +173,7 @@ impl Hierarchy<'_> {
     /// Adds the nodes of consolidated metadata of v3.
     fn consolidated_v3(&mut self, nodes: &Map<String, Json>) -> Result<()> {
         for (path, node) in nodes {
-            self.check_path(path, V3)?;
+            check_member(path, &self.store.describe(V3), self.options)?;
             let object = self.store.describe(V3);
             let map = node.as_object().ok_or_else(|| damaged(&object, format!("invalid node {path:?}")))?;
             self.add_v3(path, map)?;
@@ -187,7 +187,7 @@ impl Hierarchy<'_> {
         for (key, document) in documents {
             let (path, name) = key.rsplit_once('/').unwrap_or(("", key));
             if !path.is_empty() {
-                self.check_path(path, V2_CONSOLIDATED)?;
+                check_member(path, &self.store.describe(V2_CONSOLIDATED), self.options)?;
             }
             let attributes =
                 documents.get(&join(path, V2_ATTRIBUTES)).and_then(Json::as_object).unwrap_or(&empty);
@@ -203,20 +203,28 @@ impl Hierarchy<'_> {
         }
         Ok(())
     }
+}
 
-    /// Rejects paths outside the hierarchy.
-    fn check_path(&self, path: &str, object: &str) -> Result<()> {
-        let parts = || path.split('/');
-        let inside = parts().all(|part| !matches!(part, "" | "." | "..") && !part.contains('\0'));
-        if !inside {
-            return Err(damaged(&self.store.describe(object), format!("invalid path {path:?}")));
-        }
-        let (depth, most) = (parts().count() as u64, self.options.limits.depth as u64);
-        if depth > most {
-            return Err(Error::limit("the nesting of Zarr groups", depth, most));
-        }
-        Ok(())
+/// Rejects paths that are no member of the hierarchy.
+fn check_member(path: &str, object: &str, options: &OpenOptions) -> Result<()> {
+    if path.is_empty() {
+        return Err(damaged(object, "invalid path \"\""));
     }
+    check_path(path, object, options.limits.depth)
+}
+
+/// Rejects paths outside the hierarchy.
+pub(crate) fn check_path(path: &str, object: &str, most: usize) -> Result<()> {
+    let parts = || path.split('/');
+    let inside = parts().all(|part| !matches!(part, "" | "." | "..") && !part.contains('\0'));
+    if !inside && !path.is_empty() {
+        return Err(damaged(object, format!("invalid path {path:?}")));
+    }
+    let (depth, most) = (parts().count() as u64, most as u64);
+    if depth > most {
+        return Err(Error::limit("the nesting of Zarr groups", depth, most));
+    }
+    Ok(())
 }
 
 /// Name of an array that is the root: the folder, without its extension.

@@ -39,8 +39,8 @@
 
 pub use tesseral_convert::{
     Cast, ChunkShape, ConvertOptions, Converted, ConvertedArray, ConvertedField, DiffOptions, Difference,
-    Fill, FirstDifference, MetadataDifference, Packed, Resume, Side, SparseAs, ValueDifference, convert,
-    default_chunk, diff, parse_codecs, rechunk,
+    Fill, FirstDifference, IndexOptions, Join, MetadataDifference, Packed, Resume, Side, SparseAs,
+    ValueDifference, WrittenIndex, convert, default_chunk, diff, index, parse_codecs, rechunk,
 };
 pub use tesseral_core::condition::Condition;
 pub use tesseral_core::dtype::Class;

@@ -43,6 +43,8 @@ pub struct ArrayMetadata {
     pub dims: Vec<String>,
     /// Attributes, without those that the members above express.
     pub attributes: Attributes,
+    /// The document without its attributes.
+    pub document: Map<String, Json>,
 }
 
 fn member<'a>(map: &'a Map<String, Json>, key: &str, object: &str) -> Result<&'a Json> {
@@ -135,6 +137,7 @@ impl ArrayMetadata {
             keys,
             dims,
             attributes,
+            document: bare(map),
         })
     }
 
@@ -191,8 +194,15 @@ impl ArrayMetadata {
             keys,
             dims,
             attributes,
+            document: bare(map),
         })
     }
+}
+
+/// A document without attributes and without the metadata of other nodes.
+fn bare(map: &Map<String, Json>) -> Map<String, Json> {
+    let kept = |name: &str| !["attributes", "consolidated_metadata"].contains(&name);
+    map.iter().filter(|(name, _)| kept(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// The fill value as an attribute; `None` for text of one length, where it cannot be distinguished from padding.

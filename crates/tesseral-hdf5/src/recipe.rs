@@ -1,0 +1,239 @@
+//! Decoding of chunks without their file: datatype, filters and fill value in a few bytes.
+//!
+//! ```text
+//! u8 1 │ u32 length, datatype message │ u64 bytes of an element │ u8 1, u32 length, fill value; or u8 0
+//!      │ u32 filters: u16 id, u32 parameters, u32 each
+//! ```
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hdf5_reader::messages::filter_pipeline::FilterDescription;
+use tesseral_core::{ArraySchema, CellLen, ChunkStats, Coords, Cursor, Error, Result, Scalar};
+use tesseral_format::{
+    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpans, PlannedChunk, Request, Scratch,
+};
+
+use crate::datatype::{Hdf5CellType, Problem};
+use crate::filter::Pipeline;
+
+const VERSION: u8 = 1;
+/// Longest cell in bytes that is known without decoding. A datatype can claim cells of 4 GiB.
+const LONGEST_CONSTANT: usize = 64 << 10;
+
+/// The recipe of a dataset of fixed-size cells.
+pub(crate) fn recipe(
+    datatype: &[u8],
+    element: usize,
+    fill: Option<&[u8]>,
+    filters: &[FilterDescription],
+) -> Vec<u8> {
+    let mut out = vec![VERSION];
+    let put = |out: &mut Vec<u8>, bytes: &[u8]| {
+        out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        out.extend_from_slice(bytes);
+    };
+    put(&mut out, datatype);
+    out.extend_from_slice(&(element as u64).to_le_bytes());
+    out.push(u8::from(fill.is_some()));
+    if let Some(fill) = fill {
+        put(&mut out, fill);
+    }
+    out.extend_from_slice(&(filters.len() as u32).to_le_bytes());
+    for filter in filters {
+        out.extend_from_slice(&filter.id.to_le_bytes());
+        out.extend_from_slice(&(filter.client_data.len() as u32).to_le_bytes());
+        filter.client_data.iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
+    }
+    out
+}
+
+/// Cells of a dataset, decoded from the bytes of its chunks.
+#[derive(Clone, Debug)]
+pub(crate) struct CellDecoder {
+    pub(crate) cell: Hdf5CellType,
+    pub(crate) pipeline: Pipeline,
+    /// The fill value; zero if there is none.
+    pub(crate) fill: Option<Scalar>,
+}
+
+impl CellDecoder {
+    /// Decodes cells of a chunk; `mask` is `None` if it was never written.
+    pub(crate) fn decode_fixed(
+        &self,
+        chunk: &PlannedChunk,
+        mask: Option<u32>,
+        stored: &[u8],
+        cells: &Range<u64>,
+        values: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let Some(mask) = mask else {
+            self.fill(values);
+            return Ok(());
+        };
+        let bytes = |cell: u64| usize::try_from(cell.saturating_mul(self.cell.size as u64)).ok();
+        if !self.pipeline.is_plain(mask) {
+            if *cells != (0..chunk.cells) || bytes(chunk.cells) != Some(values.len()) {
+                return Err(Error::internal("filtered chunks decode as a whole"));
+            }
+            self.pipeline.decode(stored, mask, values, scratch)?;
+        } else {
+            let run =
+                bytes(cells.start).zip(bytes(cells.end)).and_then(|(start, end)| stored.get(start..end));
+            let Some(run) = run.filter(|run| run.len() == values.len()) else {
+                let detail = format!("{} bytes do not hold cells {cells:?}", stored.len());
+                return Err(Error::codec("raw", detail));
+            };
+            values.copy_from_slice(run);
+        }
+        self.swap(values);
+        Ok(())
+    }
+
+    /// Writes the fill value to every cell, in native byte order.
+    fn fill(&self, values: &mut [u8]) {
+        let stored = self.fill.as_ref().map_or(&[][..], |fill| fill.bytes());
+        for cell in values.chunks_exact_mut(self.cell.size.max(1)) {
+            let (start, rest) = cell.split_at_mut(stored.len().min(cell.len()));
+            start.copy_from_slice(&stored[..start.len()]);
+            rest.fill(0);
+            if cfg!(target_endian = "big") {
+                cell.chunks_exact_mut(self.cell.dtype.word().max(1)).for_each(<[u8]>::reverse);
+            }
+        }
+    }
+
+    /// The value of cells that were never written, unless it is long.
+    pub(crate) fn constant(&self) -> Option<Vec<u8>> {
+        (self.cell.size <= LONGEST_CONSTANT).then(|| {
+            let mut cell = vec![0; self.cell.size];
+            self.fill(&mut cell);
+            cell
+        })
+    }
+
+    pub(crate) fn swap(&self, cells: &mut [u8]) {
+        if self.cell.swapped() {
+            cells.chunks_exact_mut(self.cell.dtype.word().max(1)).for_each(<[u8]>::reverse);
+        }
+    }
+}
+
+/// An array that only decodes.
+#[derive(Debug)]
+struct DetachedArray {
+    schema: ArraySchema,
+    decoder: CellDecoder,
+}
+
+/// Restores a decoder.
+///
+/// # Errors
+/// `Corrupt`, `Unsupported`.
+pub(crate) fn decoder(recipe: &[u8]) -> Result<Arc<dyn ArraySource>> {
+    const OBJECT: &str = "a recipe";
+    let mut cursor = Cursor::new(OBJECT, recipe);
+    let version = cursor.u8("version")?;
+    if version != VERSION {
+        return Err(Error::unsupported(format!("recipes of version {version} of HDF5 datasets")));
+    }
+    let len = cursor.u32("datatype")?;
+    let datatype = cursor.take64(len.into(), "datatype")?;
+    let cell = Hdf5CellType::parse(datatype).map_err(|problem| match problem {
+        Problem::Unsupported(name) => Error::unsupported(name),
+        Problem::Corrupt(detail) => Error::corrupt("a datatype", OBJECT, None, detail),
+    })?;
+    if cell.cell == CellLen::Var {
+        return Err(Error::corrupt("a datatype", OBJECT, None, "values of variable length"));
+    }
+    let element = cursor.len64("element")?;
+    let fill = match cursor.flag("fill value")? {
+        true => {
+            let len = cursor.u32("fill value")?;
+            Some(cursor.take64(len.into(), "fill value")?)
+        }
+        false => None,
+    };
+    let count = cursor.u32("filters")?;
+    let mut filters = Vec::new();
+    for _ in 0..cursor.count(count.into(), 6, "filters")? {
+        let id = cursor.u16("filter")?;
+        let count = cursor.u32("parameters")?;
+        let count = cursor.count(count.into(), 4, "parameters")?;
+        let client_data = (0..count).map(|_| cursor.u32("parameter")).collect::<Result<_>>()?;
+        filters.push(FilterDescription { id, name: None, client_data });
+    }
+    let pipeline = Pipeline::new(&filters, element)?;
+    let fill = fill.filter(|bytes| bytes.len() == cell.size).and_then(|bytes| cell.number(bytes));
+    let mut schema = ArraySchema::dense("", cell.dtype, &[], &[]);
+    (schema.fields[0].cell, schema.fields[0].codecs) = (cell.cell, pipeline.names());
+    Ok(Arc::new(DetachedArray { schema, decoder: CellDecoder { cell, pipeline, fill } }))
+}
+
+/// The mask of a chunk of a recipe: chunks with other masks have none.
+fn mask(chunk: &PlannedChunk) -> Option<u32> {
+    (chunk.stored_bytes() > 0).then_some(0)
+}
+
+impl ArraySource for DetachedArray {
+    fn schema(&self) -> &ArraySchema {
+        &self.schema
+    }
+
+    fn object(&self, _number: u32) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn plan(&self, _request: &Request) -> Result<ChunkPlan> {
+        Err(Error::internal("a decoder plans nothing"))
+    }
+
+    fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {
+        ChunkStats::unknown(chunk.cells)
+    }
+
+    fn constant(&self, chunk: &PlannedChunk, _column: Column) -> Option<Vec<u8>> {
+        mask(chunk).is_none().then(|| self.decoder.constant()).flatten()
+    }
+
+    fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
+        ChunkInfo {
+            coords: Coords::new(),
+            raw_len: chunk.cells.saturating_mul(self.decoder.cell.size as u64),
+            stored_len: chunk.stored_bytes(),
+            codec: match mask(chunk) {
+                None => "fill".to_owned(),
+                Some(_) => self.schema.fields[0].codecs.join("+"),
+            },
+            offset: chunk.parts.first().map_or(0, |part| part.offset),
+        }
+    }
+
+    fn digests(&self, _chunk: &PlannedChunk) -> DigestSpans<'_> {
+        DigestSpans::new()
+    }
+
+    fn checked_bytes(&self, chunk: &PlannedChunk) -> u64 {
+        if self.decoder.pipeline.has_checksum(0) { chunk.stored_bytes() } else { 0 }
+    }
+
+    fn decode(
+        &self,
+        chunk: &PlannedChunk,
+        _column: Column,
+        parts: &[Bytes],
+        cells: Range<u64>,
+        out: ColumnMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        match (parts, out) {
+            ([stored], ColumnMut::Fixed { values, validity: None }) => {
+                self.decoder.decode_fixed(chunk, mask(chunk), stored, &cells, values, scratch)
+            }
+            _ => Err(Error::internal("a chunk of a dataset has one part of fixed-size cells")),
+        }
+    }
+}
