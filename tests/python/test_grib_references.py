@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support import tet, tet_json
 
-pytest.importorskip("eccodes")
+eccodes = pytest.importorskip("eccodes")
 cfgrib = pytest.importorskip("cfgrib")
 import grib_files as grib  # noqa: E402
 import numpy as np  # noqa: E402
@@ -166,6 +166,27 @@ def test_scanning_modes(tmp_path):
                 path = write(tmp_path / "a.grib", grib.message(2, values=stored.ravel(), keys=keys))
                 np.testing.assert_allclose(cells(path).reshape(7, 9), grid, atol=1e-3)
                 np.testing.assert_array_equal(cells(path, "latitude"), np.linspace(first, last, 7))
+
+
+def test_messages_of_several_fields(tmp_path):
+    message = eccodes.codes_grib_multi_new()
+    for level in (500, 850):
+        handle = eccodes.codes_new_from_message(grib.message(2, keys={"level": level}, bits=level // 50))
+        eccodes.codes_grib_multi_append(handle, 4, message)
+        eccodes.codes_release(handle)
+    path = tmp_path / "a.grib"
+    with open(path, "wb") as file:
+        eccodes.codes_grib_multi_write(message, file)
+    eccodes.codes_grib_multi_release(message)
+    assert tet_json("info", path)["grib"]["messages"] == 1
+    # Pressure decreases along the dimension.
+    same_bits(path, np.concatenate(grib.fields(path)[::-1]))
+
+
+def test_lengths_beyond_8_mib_of_edition_1(tmp_path):
+    path = write(tmp_path / "a.grib", grib.message(1, keys={"Ni": 2000, "Nj": 1500}, bits=24))
+    assert path.stat().st_size > 8 << 20
+    same_bits(path, grib.fields(path)[0])
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="real files are not in this checkout")
