@@ -99,7 +99,7 @@ def test_unsupported_members_are_named(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "content", "word"),
-    [("a.bin", b"PAR1" + bytes(60), b"Parquet"), ("a.csv", b"a,b\n1,2\n", b"append"), ("a.npz", b"PK\x03\x04" + bytes(60), b".npy")],
+    [("a.bin", b"PAR1" + bytes(60), b"Parquet"), ("a.xlsx", b"PK\x03\x04" + bytes(60), b"spreadsheet"), ("a.npz", b"PK\x03\x04" + bytes(60), b".npy")],
 )
 def test_other_files_have_a_way_in(tmp_path, name, content, word):
     import subprocess
