@@ -201,7 +201,8 @@ fn target(array: Array, named: Option<Column>, selections: &[String]) -> CliResu
         Some(Column::Field(number)) => array.field_at(number)?,
         _ => array,
     };
-    let cells = array.target(selections.iter().map(String::as_str))?;
+    let (narrowed, cells) = array.target(selections.iter().map(String::as_str))?;
+    let array = narrowed.into_owned();
     Ok(ResolvedCells { array, field, named, cells, words: selections.to_vec() })
 }
 

@@ -118,6 +118,21 @@ impl Dimension {
         matches!(dtype, DType::DateTime(_)) || self.time.is_some()
     }
 
+    /// Numbers along a cyclic dimension, turned so that they ascend or descend: all before the last place where they cross the end of
+    /// the dimension are turned by a period. Others stay as they are. `[350, 355, 0, 5]` becomes `[-10, -5, 0, 5]`.
+    pub fn unwrapped(&self, mut numbers: Vec<f64>) -> Vec<f64> {
+        let Some(period) = self.period else { return numbers };
+        for i in (1..numbers.len()).rev() {
+            let (before, after) = (numbers[i - 1], numbers[i]);
+            let turn =
+                [-period, period].into_iter().find(|turn| (before + turn - after).abs() < period / 2.0);
+            if let Some(turn) = turn.filter(|_| (before - after).abs() > period / 2.0) {
+                numbers[..i].iter_mut().for_each(|number| *number += turn);
+            }
+        }
+        numbers
+    }
+
     /// A dimension of `extent` positions without labels or domain.
     pub fn new(name: impl Into<String>, extent: u64) -> Self {
         Self {

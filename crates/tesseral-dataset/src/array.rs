@@ -180,15 +180,52 @@ impl Array {
     /// Parses a selection, one argument per dimension: `time=3:5`, `lat=10..20`, `lon=@12.5`, `0=7`.
     ///
     /// # Errors
-    /// `InvalidRequest`, `NotFound`, with the argument.
+    /// `InvalidRequest`, `NotFound`, with the argument. `InvalidRequest` for a range across the end of a cyclic axis, which is no box of
+    /// the array: [`narrowed`](Self::narrowed) serves it.
     pub fn select<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<Selection> {
+        let (array, selection) = self.narrowed(arguments)?;
+        match self.schema().shape() == array.schema().shape() {
+            true => Ok(selection),
+            false => {
+                let detail = "the range crosses the end of a cyclic axis: it is no block of positions";
+                Err(Error::invalid(detail).in_array(self.name()))
+            }
+        }
+    }
+
+    /// Parses a selection as [`select`](Self::select), and returns it with the array that it selects from. That is this array, unless a
+    /// range crosses the end of a cyclic axis (`lon=-10..10` of longitudes from 0 to 359): then the axis of the returned array
+    /// continues at its start, and the range is one box of it. Labels and coordinates are the stored ones.
+    ///
+    /// # Errors
+    /// `InvalidRequest`, `NotFound`, with the argument.
+    pub fn narrowed<'a>(
+        &self,
+        arguments: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(Cow<'_, Self>, Selection)> {
         let arguments: Vec<&str> = arguments.into_iter().collect();
         let by_coordinate = select::by_coordinate(self.schema(), &arguments);
-        select::parse(self.labeled(|d| by_coordinate.contains(&d))?.schema(), arguments)
+        let labeled = self.labeled(|d| by_coordinate.contains(&d))?;
+        let (selection, axes) = select::parse(labeled.schema(), arguments)?;
+        if axes.is_empty() {
+            return Ok((Cow::Borrowed(self), selection));
+        }
+        Ok((Cow::Owned(labeled.into_owned().continued(&axes)?), selection))
+    }
+
+    /// The array with axes that continue at their start for one turn: position `extent + i` is position `i`.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if the array is sparse or an axis does not exist; errors of reading labels.
+    pub fn continued(&self, axes: &[usize]) -> Result<Self> {
+        let mut array = self.labeled(|d| axes.contains(&d))?.into_owned();
+        array.handle = array.handle.continued(axes)?;
+        Ok(array)
     }
 
     /// Returns the positions of a dimension between two coordinates, both included; `None` is unbounded. The same as
-    /// `dim=low..high` in [`select`](Self::select).
+    /// `dim=low..high` in [`narrowed`](Self::narrowed): positions from the extent on are those of the axis
+    /// [continued](Self::continued) at its start.
     ///
     /// # Errors
     /// `InvalidRequest`, `NotFound`.
@@ -205,15 +242,21 @@ impl Array {
         select::value(self.labeled(|d| d == dim)?.schema(), dim, value)
     }
 
-    /// Parses a selection of an array of either kind: positions of a dense one, coordinates of a sparse one.
+    /// Parses a selection of an array of either kind: positions of a dense one as in [`narrowed`](Self::narrowed), coordinates of a
+    /// sparse one.
     ///
     /// # Errors
-    /// As [`select`](Self::select).
-    pub fn target<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<Target> {
+    /// As [`narrowed`](Self::narrowed).
+    pub fn target<'a>(
+        &self,
+        arguments: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(Cow<'_, Self>, Target)> {
         if self.schema().sparse {
-            return select::ranges::parse(self.schema(), arguments).map(Target::Coordinates);
+            let ranges = select::ranges::parse(self.schema(), arguments)?;
+            return Ok((Cow::Borrowed(self), Target::Coordinates(ranges)));
         }
-        self.select(arguments).map(Target::Cells)
+        let (array, selection) = self.narrowed(arguments)?;
+        Ok((array, Target::Cells(selection)))
     }
 
     /// Resolves a field, or else a dimension, by name.
@@ -440,7 +483,7 @@ impl Array {
         let dims = if schema.sparse { schema.dims.len() } else { 0 };
         let columns = (0..).take(schema.fields.len()).map(Column::Field);
         let columns = columns.chain((0..).take(dims).map(Column::Dim)).collect();
-        Ok(Request { target: self.target([])?, columns, condition: None })
+        Ok(Request { target: self.target([])?.1, columns, condition: None })
     }
 
     /// Describes the chunks that serve a selection, in the format's terms.

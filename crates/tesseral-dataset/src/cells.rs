@@ -1,5 +1,7 @@
 //! Queries of cells as rows: coordinates and fields that match a condition.
 
+use std::borrow::Cow;
+
 use tesseral_core::condition::Condition;
 use tesseral_core::{Error, Result};
 use tesseral_engine::kernel::summary::{StatSet, Summary};
@@ -29,7 +31,7 @@ use crate::{Array, filter};
 /// ```
 #[derive(Clone, Debug)]
 pub struct CellQuery<'a> {
-    array: &'a Array,
+    array: Cow<'a, Array>,
     options: Options,
     target: Target,
     columns: Vec<Column>,
@@ -44,9 +46,9 @@ impl<'a> CellQuery<'a> {
         let dims = (0..).take(schema.dims.len()).map(Column::Dim);
         let columns = dims.chain((0..).take(schema.fields.len()).map(Column::Field)).collect();
         Ok(Self {
-            array,
+            array: Cow::Borrowed(array),
             options: array.options().clone(),
-            target: array.target([])?,
+            target: array.target([])?.1,
             columns,
             condition: None,
             order: CellOrder::Sorted,
@@ -58,8 +60,11 @@ impl<'a> CellQuery<'a> {
     ///
     /// # Errors
     /// `InvalidRequest`, `NotFound`, with the argument.
-    pub fn select<'t>(self, arguments: impl IntoIterator<Item = &'t str>) -> Result<Self> {
-        let target = self.array.target(arguments)?;
+    pub fn select<'t>(mut self, arguments: impl IntoIterator<Item = &'t str>) -> Result<Self> {
+        let (array, target) = self.array.target(arguments)?;
+        if let Cow::Owned(continued) = array {
+            self.array = Cow::Owned(continued);
+        }
         Ok(self.target(target))
     }
 

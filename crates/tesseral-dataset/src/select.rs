@@ -10,7 +10,8 @@
 //! `dim` is a name or an index. Coordinates are an axis's labels or domain values. Numbers compare as numbers and dates as
 //! dates; a partial date covers its whole period (`2015-07` is the whole month). Other text is compared by order of appearance.
 //! The ends of `a..b` can be given in either order, so that descending axes need no special treatment. Longitudes are cyclic:
-//! `lon=-30..-10` selects 330 to 350 of an axis from 0 to 360. A range across the end of the axis is an error that names its two parts.
+//! `lon=-30..-10` selects 330 to 350 of an axis from 0 to 360, and `lon=-10..10` selects 350 to 360 followed by 0 to 10: the axis
+//! continues at its start. Each position is selected at most once.
 
 mod axis;
 mod instant;
@@ -54,11 +55,12 @@ pub(crate) fn by_coordinate(schema: &ArraySchema, arguments: &[&str]) -> Vec<usi
     arguments.iter().filter_map(dim).collect()
 }
 
-/// Parses one argument per dimension; other dimensions are selected completely.
+/// Parses one argument per dimension; other dimensions are selected completely. Also returns the cyclic dimensions that the selection
+/// continues at their start: it is a selection of the array with these dimensions [continued](tesseral_engine::Handle::continued).
 pub(crate) fn parse<'a>(
     schema: &ArraySchema,
     arguments: impl IntoIterator<Item = &'a str>,
-) -> Result<Selection> {
+) -> Result<(Selection, Vec<usize>)> {
     let located = |e: Error| e.in_array(&schema.name);
     let Some(shape) = schema.shape() else {
         return Err(located(Error::invalid("the positions of the array are not countable")));
@@ -75,11 +77,15 @@ pub(crate) fn parse<'a>(
             ))));
         }
     }
-    Selection::new(slices.iter().zip(&shape).map(|(s, &n)| s.unwrap_or(Slice::new(0, n))), &shape)
-        .map_err(located)
+    let slices: Vec<Slice> = slices.iter().zip(&shape).map(|(s, &n)| s.unwrap_or(Slice::new(0, n))).collect();
+    let continued: Vec<usize> = (0..shape.len()).filter(|&d| slices[d].end > shape[d]).collect();
+    let mut shape = shape;
+    continued.iter().for_each(|&d| shape[d] = shape[d].saturating_mul(2));
+    Ok((Selection::new(slices, &shape).map_err(located)?, continued))
 }
 
-/// Returns the positions of one dimension between two coordinates, both included; `None` is unbounded.
+/// Returns the positions of one dimension between two coordinates, both included; `None` is unbounded. Positions from the extent on
+/// are those of a cyclic dimension that continues at its start.
 pub(crate) fn between(
     schema: &ArraySchema,
     dim: usize,

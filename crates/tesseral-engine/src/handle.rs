@@ -14,6 +14,7 @@ use tesseral_format::{
 };
 use tesseral_store::{Store, StoreExt};
 
+use crate::continued::ContinuedSource;
 use crate::fetch::reopen::{Origin, Reopen};
 use crate::fetch::{ByteRuns, touched_range};
 use crate::physical::PhysicalSource;
@@ -32,6 +33,8 @@ pub struct Handle {
     limits: Limits,
     /// Packed fields by name, where cells are physical values.
     packings: Option<Arc<[(String, Packing)]>>,
+    /// Axes that continue at their start.
+    continued: Vec<usize>,
 }
 
 impl Handle {
@@ -44,7 +47,7 @@ impl Handle {
         let source = container.store().guarded(|| container.array(index))?;
         let verified = digests.then(Arc::default);
         let (store, limits) = (Arc::clone(container.store()), Limits::default());
-        Ok(Self { source, store, verified, origin: None, limits, packings: None })
+        Ok(Self { source, store, verified, origin: None, limits, packings: None, continued: Vec::new() })
     }
 
     /// Returns the array with other limits.
@@ -76,7 +79,32 @@ impl Handle {
     pub(crate) fn of_state(&self, container: &dyn ContainerSource, index: usize) -> Result<Self> {
         let fresh = Self::new(container, index, self.verified.is_some())?.with_limits(self.limits);
         let fresh = Self { origin: self.origin.clone(), ..fresh };
-        Ok(if self.packings.is_some() { fresh.physical() } else { fresh })
+        let fresh = if self.packings.is_some() { fresh.physical() } else { fresh };
+        fresh.continued(&self.continued)
+    }
+
+    /// The same array with some axes that continue at their start for one turn: position `extent + i` is position `i`, so that a
+    /// range across the end of a cyclic axis is one box. Coordinates of cells stay the stored ones.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if the array is sparse or an axis does not exist.
+    pub fn continued(self, axes: &[usize]) -> Result<Self> {
+        let axes: Vec<usize> = axes.iter().copied().filter(|axis| !self.continued.contains(axis)).collect();
+        if axes.is_empty() {
+            return Ok(self);
+        }
+        let source = Arc::new(ContinuedSource::new(self.source, &axes)?);
+        let continued = self.continued.into_iter().chain(axes).collect();
+        Ok(Self { source, continued, ..self })
+    }
+
+    /// The stored position of a position of an axis.
+    pub(crate) fn stored_position(&self, axis: usize, position: u64) -> u64 {
+        let extent = self.schema().dims.get(axis).and_then(|dim| dim.extent);
+        match extent.filter(|_| self.continued.contains(&axis)) {
+            Some(extent) if position >= extent / 2 => position - extent / 2,
+            _ => position,
+        }
     }
 
     /// The same array with physical values in its packed fields and Booleans in its bitmasks; an array without any stays as it is.

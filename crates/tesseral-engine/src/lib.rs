@@ -5,6 +5,7 @@
 //! one in batches; results never depend on the number of threads.
 #![deny(unsafe_code)]
 
+mod continued;
 mod decode;
 pub mod exact;
 mod fetch;

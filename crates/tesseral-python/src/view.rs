@@ -21,7 +21,10 @@ pub struct View {
     container: Arc<Container>,
     index: usize,
     array: Array,
+    /// Axes that continue at their start, and the array with these axes.
+    continued: Option<(Vec<usize>, Array)>,
     process: u32,
+    /// Extents of the axes that the window is over.
     pub(crate) shape: Coords,
     pub(crate) window: Window,
     pub(crate) dtype: Py<PyAny>,
@@ -42,7 +45,17 @@ impl View {
         let shape = array.schema().shape().unwrap_or_default();
         let window = shape.iter().map(|&n| AxisIndex::whole(n)).collect();
         let process = std::process::id();
-        Ok(Self { container: Arc::clone(container), index, array, process, shape, window, dtype, cells })
+        Ok(Self {
+            container: Arc::clone(container),
+            index,
+            array,
+            continued: None,
+            process,
+            shape,
+            window,
+            dtype,
+            cells,
+        })
     }
 
     /// Returns the same cells through another window.
@@ -51,6 +64,7 @@ impl View {
             container: Arc::clone(&self.container),
             index: self.index,
             array: self.array.clone(),
+            continued: self.continued.clone(),
             process: self.process,
             shape: self.shape.clone(),
             window,
@@ -62,10 +76,25 @@ impl View {
     /// The array, with its own locks in a forked process.
     pub(crate) fn array(&self) -> tesseral::Result<Cow<'_, Array>> {
         if !runtime::is_forked(self.process) {
-            return Ok(Cow::Borrowed(&self.array));
+            return Ok(Cow::Borrowed(self.continued.as_ref().map_or(&self.array, |(_, array)| array)));
         }
         let number = self.array.schema().fields.iter().position(|f| std::ptr::eq(f, self.field()));
-        open_field(&self.container, self.index, number.unwrap_or(0)).map(Cow::Owned)
+        let array = open_field(&self.container, self.index, number.unwrap_or(0))?;
+        match &self.continued {
+            Some((axes, _)) => array.continued(axes).map(Cow::Owned),
+            None => Ok(Cow::Owned(array)),
+        }
+    }
+
+    /// The same cells through a window over axes some of which continue at their start.
+    fn with_continued(&self, py: Python<'_>, axes: &[usize]) -> PyResult<Self> {
+        let mut view = self.with_window(py, self.window.clone());
+        let axes: Vec<usize> =
+            self.continued.iter().flat_map(|(axes, _)| axes).chain(axes).copied().collect();
+        let array = py.detach(|| self.array.continued(&axes)).or_raise(py)?;
+        view.shape = array.schema().shape().unwrap_or_default();
+        view.continued = Some((axes, array));
+        Ok(view)
     }
 
     /// The container of the array.
@@ -106,6 +135,34 @@ impl View {
             (beyond(slice.end), beyond(slice.start))
         };
         (from.min(to), to)
+    }
+
+    /// As [`within`](Self::within), for positions that can continue at the start of the axis. They go beyond the window if it is the
+    /// whole axis, which is then to be continued.
+    fn within_cycle(&self, axis: usize, slice: Slice) -> tesseral::Result<(u64, u64)> {
+        let extent = self.array.schema().dims[axis].extent.unwrap_or(u64::MAX);
+        let continued = self.shape[axis] > extent;
+        if slice.end <= extent && !continued {
+            return Ok(self.within(axis, slice));
+        }
+        if !continued && self.window[axis] == AxisIndex::whole(extent) {
+            return Ok((slice.start, slice.end));
+        }
+        // The same cells one turn later or earlier.
+        let later = Slice::new(slice.start.saturating_add(extent), slice.end.saturating_add(extent));
+        let earlier = Slice::new(slice.start.saturating_sub(extent), slice.end.saturating_sub(extent));
+        let found = [earlier, slice, later].map(|slice| self.within(axis, slice));
+        let mut found = found.into_iter().filter(|(from, to)| from < to);
+        match (found.next(), found.next()) {
+            (Some(found), None) => Ok(found),
+            (None, _) => Ok((0, 0)),
+            (Some(_), Some(_)) => {
+                let detail = "the range is at both ends of a window over a part of a cyclic axis";
+                Err(tesseral::Error::invalid(detail)
+                    .in_array(self.array.name())
+                    .hint("select coordinates of the whole array"))
+            }
+        }
     }
 }
 
@@ -177,6 +234,24 @@ impl View {
             .into_iter()
             .map(|(start, step, count, dropped)| AxisIndex { start, step, count, dropped })
             .collect();
+        // Windows of a continued axis go beyond its extent.
+        let beyond = |(a, n): (&AxisIndex, &u64)| {
+            let reach = a.count.saturating_sub(1).saturating_mul(a.step.max(0).unsigned_abs());
+            a.count > 0 && a.start.saturating_add(reach) >= *n
+        };
+        let axes: Vec<usize> = match self.schema().sparse {
+            true => Vec::new(),
+            false => (0..)
+                .zip(window.iter().zip(&self.shape))
+                .filter(|(_, pair)| beyond(*pair))
+                .map(|(d, _)| d)
+                .collect(),
+        };
+        if !axes.is_empty() && self.continued.is_none() {
+            return self
+                .with_continued(py, &axes)?
+                .restore(py, window.iter().map(|a| (a.start, a.step, a.count, a.dropped)).collect());
+        }
         let inside = window.len() == self.shape.len()
             && window.iter().zip(&self.shape).all(|(a, &n)| {
                 let reach = a.count.saturating_sub(1).checked_mul(a.step.unsigned_abs());
@@ -346,6 +421,10 @@ impl View {
         let container = Arc::new((*self.container).clone().physical());
         let number = self.schema().fields.iter().position(|f| std::ptr::eq(f, self.field())).unwrap_or(0);
         let view = Self::open(py, &container, self.index, number)?;
+        let view = match &self.continued {
+            Some((axes, _)) => view.with_continued(py, axes)?,
+            None => view,
+        };
         Ok(view.with_window(py, self.window.clone()))
     }
 
@@ -382,7 +461,8 @@ impl View {
         Ok(Some((value::scalar(py, first)?, value::scalar(py, last)?)))
     }
 
-    /// Half-open positions of the window between two coordinates, both included.
+    /// Half-open positions of the window between two coordinates, both included. They go beyond a window over a whole cyclic axis if
+    /// the range crosses its end; [`cycle`](Self::cycle) has them.
     #[pyo3(signature = (axis, low=None, high=None))]
     fn between(
         &self,
@@ -392,13 +472,21 @@ impl View {
         high: Option<&str>,
     ) -> PyResult<(u64, u64)> {
         let (at, _) = self.axis(axis)?;
-        Ok(self.within(at, self.array.between(at, low, high).or_raise(py)?))
+        self.within_cycle(at, self.array.between(at, low, high).or_raise(py)?).or_raise(py)
+    }
+
+    /// The window with a whole axis that continues at its start for one turn.
+    fn cycle(&self, py: Python<'_>, axis: usize) -> PyResult<Self> {
+        let (at, _) = self.axis(axis)?;
+        let mut view = self.with_continued(py, &[at])?;
+        view.window[at] = AxisIndex::whole(view.shape[at]);
+        Ok(view)
     }
 
     /// Half-open positions of the window at a coordinate.
     fn at(&self, py: Python<'_>, axis: usize, value: &str) -> PyResult<(u64, u64)> {
         let (at, _) = self.axis(axis)?;
-        Ok(self.within(at, self.array.at(at, value).or_raise(py)?))
+        self.within_cycle(at, self.array.at(at, value).or_raise(py)?).or_raise(py)
     }
 
     /// Coordinates, decoded size, stored size, codec and offset of each chunk that contains a cell of the window.
@@ -442,7 +530,7 @@ impl View {
     /// Extents of the axes of the array, regardless of the window; empty if positions are not countable.
     #[getter]
     fn full_shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.shape.iter())
+        PyTuple::new(py, self.schema().shape().unwrap_or_default())
     }
 
     /// Answers a question about the cells: one array per statistic, the edges of histograms, the groups.

@@ -50,7 +50,7 @@ impl Plan {
         // Results and scratch memory of a fold need a minimum; lower limits are raised to it.
         options.memory = budget.map(|bytes| bytes.max(execution::LEAST));
         let array = array.with_options(options);
-        let selection = selection(&array, document)?;
+        let (array, selection) = selection(array, document)?;
         let rank = selection.rank();
         let mut masks = vec![None; rank];
         if let Some(filter) = &document.label_filter {
@@ -225,7 +225,7 @@ impl Plan {
             return Ok(self.logical_bytes());
         }
         let size = self.array.selected_field().cell_size().unwrap_or(1) as u64;
-        Ok(self.array.cells_at_most(&self.array.target([])?)?.saturating_mul(size))
+        Ok(self.array.cells_at_most(&self.array.target([])?.1)?.saturating_mul(size))
     }
 
     /// The effective memory limit in bytes.
@@ -408,23 +408,26 @@ fn label_mask(array: &Array, axis: usize, wanted: &str, selection: &Selection) -
 }
 
 /// Selection of a document.
-fn selection(array: &Array, document: &Document) -> Result<Selection> {
+/// The selection of a document, and the array that it selects from: labels from the end of a cyclic axis to its start select the axis
+/// continued at its start.
+fn selection(array: Array, document: &Document) -> Result<(Array, Selection)> {
     let all = array.all()?;
-    let Some(ranges) = &document.selection else { return Ok(all) };
-    let shape = all.shape();
+    let Some(ranges) = &document.selection else { return Ok((array, all)) };
+    let mut shape = all.shape();
+    let mut continued = Vec::new();
     if ranges.len() != shape.len() {
         let detail = format!("{} entries for {} axes", ranges.len(), shape.len());
         return Err(bad("selection", detail));
     }
     let mut slices = Vec::with_capacity(shape.len());
-    for (i, (range, &extent)) in ranges.iter().zip(&shape).enumerate() {
+    for (i, (range, &extent)) in ranges.iter().zip(&all.shape()).enumerate() {
         let edge = |name: &str, edge: &Option<Edge>, absent: u64| match edge {
             None => Ok(absent),
             Some(Edge::Position(position)) => Ok(*position),
-            Some(Edge::Label(label)) => find_label(array, &format!("selection[{i}].{name}_label"), i, label),
+            Some(Edge::Label(label)) => find_label(&array, &format!("selection[{i}].{name}_label"), i, label),
         };
         let start = edge("start", &range.start, 0)?;
-        let stop = edge("stop", &range.stop, extent)?;
+        let mut stop = edge("stop", &range.stop, extent)?;
         if start >= extent {
             let detail = format!("start {start} is out of bounds for extent {extent}");
             return Err(bad(&format!("selection[{i}].start"), detail));
@@ -432,6 +435,11 @@ fn selection(array: &Array, document: &Document) -> Result<Selection> {
         if stop > extent {
             let detail = format!("stop {stop} is out of bounds for extent {extent}");
             return Err(bad(&format!("selection[{i}].stop"), detail));
+        }
+        let labels = matches!((&range.start, &range.stop), (Some(Edge::Label(_)), Some(Edge::Label(_))));
+        if start > stop && labels && array.labeled(|d| d == i)?.schema().dims[i].period.is_some() {
+            stop += extent;
+            continued.push(i);
         }
         if start >= stop {
             return Err(bad(
@@ -441,7 +449,9 @@ fn selection(array: &Array, document: &Document) -> Result<Selection> {
         }
         slices.push(Slice { start, end: stop, step: range.step.unwrap_or(1) });
     }
-    Selection::new(slices, &shape)
+    let array = if continued.is_empty() { array } else { array.continued(&continued)? };
+    continued.iter().for_each(|&d| shape[d] = shape[d].saturating_mul(2));
+    Ok((array, Selection::new(slices, &shape)?))
 }
 
 /// Whether a selected cell of an array can be missing.

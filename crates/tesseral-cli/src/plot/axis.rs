@@ -57,10 +57,23 @@ impl Axis {
                 .map_or_else(|| Coordinates::Texts(texts()), Coordinates::Dates),
         };
         let is_number = matches!(coordinates, Coordinates::Numbers(_));
+        let mut ends = (text(slice.start), text(last));
+        if is_number && dim.period.is_some() {
+            // Of a range across the end of a cyclic axis, the ends as they are drawn.
+            let number = |at: u64| dim.coordinate(at).and_then(|value| value.as_f64()).unwrap_or(f64::NAN);
+            let all = [slice.start].into_iter().chain((0..points).map(position)).chain([last]);
+            let stored: Vec<f64> = all.map(number).collect();
+            let drawn = dim.unwrapped(stored.clone());
+            if let (Some(first), Some(last)) = (drawn.first(), drawn.last())
+                && drawn != stored
+            {
+                ends = (first.to_string(), last.to_string());
+            }
+        }
         Self {
             name: if dim.name.is_empty() { number.to_string() } else { dim.name.clone() },
             units: if is_number { units.to_owned() } else { String::new() },
-            ends: (text(slice.start), text(last)),
+            ends,
             reversed: false,
             coordinates,
         }
@@ -108,7 +121,7 @@ fn numbers(dim: &Dimension, positions: impl Iterator<Item = u64>) -> Option<Vec<
         Some(value) => value.as_f64(),
         None => Some(at as f64),
     };
-    let values: Vec<f64> = positions.map(number).collect::<Option<_>>()?;
+    let values = dim.unwrapped(positions.map(number).collect::<Option<_>>()?);
     let up = values.windows(2).all(|pair| pair[0] < pair[1]);
     let down = values.windows(2).all(|pair| pair[0] > pair[1]);
     ((up || down) && values.iter().all(|v| v.is_finite())).then_some(values)

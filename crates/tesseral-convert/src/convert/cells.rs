@@ -64,7 +64,7 @@ impl PlannedCells {
         let numbers = variables.iter().map(|v| v.array.column(&v.array.selected_field().name));
         let columns = (0..).take(from.dims.len()).map(|d| Ok(Column::Dim(d)));
         let request = Request {
-            target: array.target(own_arguments(from, options))?,
+            target: array.target(own_arguments(from, options))?.1,
             columns: columns.chain(numbers).collect::<Result<_>>()?,
             condition: None,
         };

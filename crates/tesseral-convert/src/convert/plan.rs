@@ -155,8 +155,8 @@ impl ConvertPlan {
             .map(|v| {
                 options.execution.cancel.check()?;
                 let drawn = PlannedVariable::new(v, format, options)?;
-                let selection = v.array.select(own_arguments(v.array.schema(), options))?;
-                work.add(v.array.handle(), &v.array.request(&selection))?;
+                let array = &drawn.column.array;
+                work.add(array.handle(), &array.request(&drawn.selection))?;
                 Ok(drawn)
             })
             .collect::<Result<_>>()?;
@@ -331,13 +331,14 @@ impl PlannedVariable {
 
     fn draw(variable: &Variable, format: &'static dyn Format, options: &ConvertOptions) -> Result<Self> {
         let holds = format.holds();
-        let array = &variable.array;
-        let from = array.schema();
+        let own = own_arguments(variable.array.schema(), options);
+        let (array, selection) = variable.array.narrowed(own)?;
+        let variable = &Variable { array: array.into_owned(), ..variable.clone() };
+        let (array, from) = (&variable.array, variable.array.schema());
         if from.sparse {
             spreadable(array.handle(), array.field_number())
                 .map_err(|e| e.hint(Advice::SparseAs(&["rows"])))?;
         }
-        let selection = array.select(own_arguments(from, options))?;
         check_total(array.handle(), &array.request(&selection))?;
         let field = array.selected_field();
         let dtype = cast_of(&variable.name, field, options)?;
@@ -669,8 +670,13 @@ fn dimension(dim: &Dimension, slice: &Slice, chunk: u64, domains: bool) -> Resul
     let mut out = Dimension::new(plain_name(dim), slice.count());
     let positions = (0..slice.count()).map(|i| slice.start + i * slice.step);
     out.labels = dim.labels.as_ref().map(|labels| pick(labels, positions.clone()));
-    let Some((first, _)) = &dim.domain else { return Ok(out) };
+    let Some((first, last)) = &dim.domain else { return Ok(out) };
     let Some(origin) = first.as_i128() else { return Ok(out) };
+    // Positions behind the end of a cyclic axis have labels, and no values of the domain.
+    let last = last.as_i128().and_then(|last| last.checked_sub(origin));
+    if out.labels.is_some() && last.is_some_and(|last| i128::from(slice.tight_end()) > last + 1) {
+        return Ok(out);
+    }
     let at = |position: u64| Scalar::from_i128(first.dtype(), origin + i128::from(position));
     if domains && slice.step == 1 && slice.count() > 0 {
         out.dtype = dim.dtype;

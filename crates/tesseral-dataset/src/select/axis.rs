@@ -121,9 +121,8 @@ impl<'a> AxisCoordinates<'a> {
             std::mem::swap(&mut low, &mut high);
         }
         let inside = |position: u64| {
-            self.turned(position, low.as_ref(), high.as_ref())
-                || low.as_ref().is_none_or(|b| self.side(position, b).is_some_and(Ordering::is_ge))
-                    && high.as_ref().is_none_or(|b| self.side(position, b).is_some_and(Ordering::is_le))
+            low.as_ref().is_none_or(|b| self.side(position, b).is_some_and(Ordering::is_ge))
+                && high.as_ref().is_none_or(|b| self.side(position, b).is_some_and(Ordering::is_le))
         };
         if self.is_domain() {
             // Domain values ascend: both ends are found by bisection.
@@ -135,50 +134,93 @@ impl<'a> AxisCoordinates<'a> {
             });
             return Ok(Slice::new(start.min(end), end));
         }
+        if let Some(turns) = self.turns(low.as_ref(), high.as_ref()) {
+            return self.cyclic_run(&turns);
+        }
         let mut found: Option<(u64, u64)> = None;
         for position in (0..self.extent).filter(|p| inside(*p)) {
             match &mut found {
                 None => found = Some((position, position + 1)),
                 Some((_, end)) if *end == position => *end += 1,
-                Some((start, end)) if self.dim.period.is_some() => {
-                    let (start, end) = (*start, *end);
-                    return Err(self.crosses_the_end((start, end), position, &inside));
-                }
-                Some(_) => {
-                    return Err(self
-                        .invalid_selection("the labels are not sorted: matching positions are not adjacent")
-                        .hint(Advice::SelectByPosition));
-                }
+                Some(_) => return Err(self.not_adjacent()),
             }
         }
         let (start, end) = found.unwrap_or((0, 0));
         Ok(Slice::new(start, end))
     }
 
-    /// Returns whether a cyclic coordinate lies between two bounds after one turn in either direction.
-    fn turned(&self, position: u64, low: Option<&RangeEnd>, high: Option<&RangeEnd>) -> bool {
-        let number = |end: Option<&RangeEnd>| match end {
-            Some(RangeEnd::Number(number)) => number.as_f64(),
-            _ => None,
-        };
-        let value = || self.dim.coordinate(position)?.as_f64();
-        let (Some(period), Some(low), Some(high)) = (self.dim.period, number(low), number(high)) else {
-            return false;
-        };
-        value().is_some_and(|value| [value - period, value + period].iter().any(|v| (low..=high).contains(v)))
+    fn not_adjacent(&self) -> Error {
+        self.invalid_selection("the labels are not sorted: matching positions are not adjacent")
+            .hint(Advice::SelectByPosition)
     }
 
-    /// Error for positions at both ends of a cyclic axis. They are two selections.
-    fn crosses_the_end(&self, (start, end): (u64, u64), next: u64, inside: &dyn Fn(u64) -> bool) -> Error {
-        let last = (next..self.extent).take_while(|p| inside(*p)).last().unwrap_or(next);
-        let text = |p: u64| self.dim.coordinate_text(p).unwrap_or_else(|| p.to_string());
-        let name = if self.dim.name.is_empty() { "dim" } else { self.dim.name.as_str() };
-        let part = |a: u64, b: u64| format!("`{name}={}..{}`", text(a), text(b));
-        let parts = format!("{} and {}", part(next, last), part(start, end - 1));
-        self.invalid_selection(
-            "the range crosses the end of the cyclic axis, which is no single block of positions",
-        )
-        .hint(format!("select its two parts, {parts}"))
+    /// The coordinates of a cyclic axis that lie between two bounds, each after the fewest turns that place it there; `None` for a
+    /// position that no turn places there. The bounds are turned and rounded to the dtype of the coordinates, so that a decimal that
+    /// is not a binary number meets its coordinate after a turn as well.
+    fn turns(&self, low: Option<&RangeEnd>, high: Option<&RangeEnd>) -> Option<Vec<Option<f64>>> {
+        const MOST: i32 = 8;
+        let Coordinates::Numbers(labels, dtype) = &self.coordinates else { return None };
+        let (period, RangeEnd::Number(low), RangeEnd::Number(high)) = (self.dim.period?, low?, high?) else {
+            return None;
+        };
+        let mut turned = Vec::new();
+        for turn in (0..=MOST).flat_map(|n| if n == 0 { vec![0] } else { vec![-n, n] }) {
+            let by = f64::from(turn) * period;
+            let bound = |bound: &Scalar| -> Option<Scalar> {
+                Some(match (turn, dtype) {
+                    (0, _) => bound.clone(),
+                    (_, DType::Float32) => Scalar::from_element((bound.as_f64()? - by) as f32),
+                    _ => Scalar::from_element(bound.as_f64()? - by),
+                })
+            };
+            turned.push((by, bound(low)?, bound(high)?));
+        }
+        let place = |position: usize| {
+            let value = labels.get(position)?;
+            let within = |(_, low, high): &&(f64, Scalar, Scalar)| {
+                value.compare(low).is_some_and(Ordering::is_ge)
+                    && value.compare(high).is_some_and(Ordering::is_le)
+            };
+            Some(value.as_f64()? + turned.iter().find(within)?.0)
+        };
+        Some((0..labels.len()).map(place).collect())
+    }
+
+    /// The positions of a cyclic axis that have a place in a range, in the order of their places. They can continue at the start of
+    /// the axis: positions from its extent on are those from 0 on.
+    fn cyclic_run(&self, places: &[Option<f64>]) -> Result<Slice> {
+        let count = places.iter().flatten().count();
+        if count == 0 {
+            return Ok(Slice::new(0, 0));
+        }
+        let run = |start: usize| places[start..].iter().chain(&places[..start]).take(count);
+        let place = |i: &usize| places[*i].unwrap_or(f64::NAN);
+        let positions = || (0..places.len()).filter(|i| places[*i].is_some());
+        let first = positions().min_by(|a, b| place(a).total_cmp(&place(b)));
+        // Equal places are in the order of the axis: the last of the largest can be followed by smaller ones.
+        let last = positions().rev().max_by(|a, b| place(a).total_cmp(&place(b)));
+        let start_of = |at: Option<usize>| {
+            // Equal neighbors before it belong to the same end of the range.
+            let at = at?;
+            let before = (1..places.len()).map(|n| (at + places.len() - n) % places.len());
+            Some(before.take_while(|i| places[*i] == places[at]).last().unwrap_or(at))
+        };
+        let sorted = |start: usize, descending: bool| {
+            run(start).all(Option::is_some)
+                && run(start).flatten().is_sorted_by(|a, b| if descending { a >= b } else { a <= b })
+        };
+        for (at, descending) in [(start_of(first), false), (start_of(last), true)] {
+            if let Some(start) = at.filter(|start| sorted(*start, descending)) {
+                let start = start as u64;
+                return Ok(Slice::new(start, start + count as u64));
+            }
+        }
+        // Unsorted coordinates of one block are taken as they are.
+        let start = positions().next().unwrap_or(0);
+        match run(start).all(Option::is_some) && start + count <= places.len() {
+            true => Ok(Slice::new(start as u64, (start + count) as u64)),
+            false => Err(self.not_adjacent()),
+        }
     }
 
     /// Returns the position of the nearest coordinate; of two at the same distance, that of the larger one.

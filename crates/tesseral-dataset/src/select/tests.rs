@@ -24,7 +24,7 @@ fn numbers(dtype: DType, labels: &[&str]) -> ArraySchema {
 }
 
 fn selected_positions(schema: &ArraySchema, argument: &str) -> Vec<u64> {
-    let selection = parse(schema, [argument]).unwrap_or_else(|e| panic!("{argument}: {e}"));
+    let (selection, _) = parse(schema, [argument]).unwrap_or_else(|e| panic!("{argument}: {e}"));
     let Slice { start, end, step } = selection.slices()[0];
     (start..end).step_by(step as usize).collect()
 }
@@ -106,11 +106,11 @@ fn dimensions_are_found_by_name_or_number() {
     let mut schema = schema(&[4, 5, 6]);
     schema.dims[0].name = "time".to_owned();
     schema.dims[1].name = "a=b".to_owned();
-    let selection = parse(&schema, ["2=1", "time=1:3", "a=b=::2"]).unwrap();
+    let (selection, _) = parse(&schema, ["2=1", "time=1:3", "a=b=::2"]).unwrap();
     assert_eq!(selection.shape().as_slice(), [2, 3, 1]);
-    assert_eq!(parse(&schema, ["1=4"]).unwrap().shape().as_slice(), [4, 1, 6]);
+    assert_eq!(parse(&schema, ["1=4"]).unwrap().0.shape().as_slice(), [4, 1, 6]);
     assert!(parse(&schema, ["time=1", "0=1"]).is_err(), "the same dimension twice");
-    assert_eq!(parse(&schema, []).unwrap().shape().as_slice(), [4, 5, 6]);
+    assert_eq!(parse(&schema, []).unwrap().0.shape().as_slice(), [4, 5, 6]);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn domains_are_coordinates() {
     counted.dims[0].name = "x".to_owned();
     counted.dims[0].domain = Some((Scalar::from_element(-5_i64), Scalar::from_element(999_999_999_994_i64)));
     let range = |schema: &ArraySchema, argument: &str| {
-        let slice = parse(schema, [argument]).unwrap().slices()[0];
+        let slice = parse(schema, [argument]).unwrap().0.slices()[0];
         (slice.start, slice.end)
     };
     assert_eq!(range(&counted, "x=-5..0"), (0, 6));
@@ -285,12 +285,45 @@ fn cyclic_coordinates_turn() {
     assert_eq!(selected_positions(&east, "x=@-90"), [3]);
     assert_eq!(selected_positions(&east, "x=80..190"), [1, 2]);
     assert_eq!(selected_positions(&east, "x=350..460"), [0, 1]);
-    assert_eq!(selected_positions(&east, "x=-180..180"), [0, 1, 2, 3]);
     assert_eq!(selected_positions(&east, "x=~-1"), [0]);
     assert_eq!(selected_positions(&east, "x=~359"), [0]);
     assert_eq!(selected_positions(&east, "x=~-80"), [3]);
-    let error = parse(&east, ["x=-100..10"]).unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::InvalidRequest { .. }));
-    let advice = error.advice().unwrap().to_string();
-    assert!(advice.contains("x=270.0..270.0") && advice.contains("x=0.0..0.0"), "{advice}");
+    // Positions from 4 on are those from 0 on.
+    assert_eq!(selected_positions(&east, "x=-100..10"), [3, 4]);
+    assert_eq!(selected_positions(&east, "x=10..-100"), [3, 4]);
+    assert_eq!(selected_positions(&east, "x=200..460"), [3, 4, 5]);
+    assert_eq!(selected_positions(&east, "x=-180..180"), [3, 4, 5, 6]);
+    assert_eq!(selected_positions(&east, "x=0..360"), [0, 1, 2, 3]);
+    assert_eq!(selected_positions(&east, "x=-1e9..1e9"), [0, 1, 2, 3]);
+    assert_eq!(selected_positions(&east, "x=-100.."), [0, 1, 2, 3]);
+    assert_eq!(selected_positions(&east, "x=1..2"), [0_u64; 0]);
+    assert_eq!(parse(&east, ["x=-100..10"]).unwrap().1, [0]);
+    assert_eq!(parse(&east, ["x=80..190"]).unwrap().1, [0_usize; 0]);
+}
+
+/// The numbers of a selection, in its order, after as many turns as place them in the range.
+#[test]
+fn cyclic_ranges_follow_the_axis() {
+    let period = |labels: &[&str], dtype: DType| {
+        let mut schema = numbers(dtype, labels);
+        schema.dims[0].period = Some(360.0);
+        schema
+    };
+    let west = period(&["-180", "-90", "0", "90", "180"], DType::Int16);
+    assert_eq!(selected_positions(&west, "x=-180..180"), [0, 1, 2, 3, 4]);
+    assert_eq!(selected_positions(&west, "x=80..190"), [3, 4, 5]);
+    assert_eq!(selected_positions(&west, "x=170..280"), [4, 5, 6]);
+    let descending = period(&["270", "180", "90", "0"], DType::Float64);
+    assert_eq!(selected_positions(&descending, "x=-100..100"), [2, 3, 4]);
+    // What a range across the end gives is an axis like others.
+    let turned = period(&["350", "355", "0", "5"], DType::Float32);
+    assert_eq!(selected_positions(&turned, "x=-10..5"), [0, 1, 2, 3]);
+    assert_eq!(selected_positions(&turned, "x=-5..2"), [1, 2]);
+    assert_eq!(selected_positions(&turned, "x=0..359"), [2, 3, 4, 5]);
+    // 359.9 in single precision is not 360 − 0.1.
+    let tenths = period(&["0", "0.1", "359.9"], DType::Float32);
+    assert_eq!(selected_positions(&tenths, "x=-0.1..0.1"), [2, 3, 4]);
+    let unsorted = period(&["0", "200", "10", "350"], DType::Float64);
+    assert_eq!(selected_positions(&unsorted, "x=0..210"), [0, 1, 2]);
+    invalid(&unsorted, "x=-20..20");
 }

@@ -206,7 +206,8 @@ fn coordinates(handle: &Handle, dim: usize, part: &Selection) -> Result<Cells> {
     let mut data = Vec::new();
     for _ in 0..outer {
         for i in 0..shape[dim] {
-            let value = first + i128::from(slice.start + i * slice.step);
+            let position = handle.stored_position(dim, slice.start + i * slice.step);
+            let value = first + i128::from(position);
             let bytes = value.to_le_bytes();
             let mut cell = [0; 8];
             cell[..size].copy_from_slice(&bytes[..size]);

@@ -230,12 +230,19 @@ class Array(_reduce.Reducible):
         """Returns a smaller array by coordinates along named dimensions: one value, a slice with both ends included, or a list.
 
         A partial date (`"2015-07"` for daily coordinates) selects all coordinates within it. `method="nearest"` selects the nearest
-        coordinate of each value.
+        coordinate of each value. A slice across the end of a cyclic axis (longitudes from 0 to 359, `slice(-10, 10)`) selects the end
+        followed by the start, with the stored coordinates.
         """
         wanted = {**(indexers or {}), **kwargs}
         if not self._view.countable:
             return self._sel_coordinates(wanted, method)
-        return self.isel({dim: self._positions(self._axis(dim), item, method) for dim, item in wanted.items()})
+        positions, view = {}, self._view
+        for dim, item in wanted.items():
+            axis = self._axis(dim)
+            positions[dim] = found = self._positions(axis, item, method)
+            if isinstance(found, slice) and found.stop > view.shape[axis]:
+                view = view.cycle(axis)
+        return Array(self._container, view, self._between).isel(positions)
 
     def _sel_coordinates(self, wanted: Mapping[str, Any], method: str | None) -> Array:
         """Returns a smaller sparse array along dimensions of floats or text, which have no countable positions."""
