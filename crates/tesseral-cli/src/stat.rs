@@ -260,8 +260,18 @@ fn object(summarized: &Summarized) -> Map<String, Json> {
 fn head(target: &ResolvedCells) -> Map<String, Json> {
     let mut out = Map::new();
     out.insert("array".into(), json!(target.array.name()));
+    out.insert("variable".into(), json!(variable(target)));
     out.insert("field".into(), json!(target.field.name));
     out
+}
+
+/// Name of the variable: that of the array, with the field if there are several.
+fn variable(target: &ResolvedCells) -> String {
+    let name = target.array.variable_name();
+    match target.array.schema().fields.len() {
+        1 => name.to_owned(),
+        _ => format!("{name}/{}", target.field.name),
+    }
 }
 
 fn schema() -> Map<String, Json> {
@@ -310,14 +320,14 @@ impl Sheet {
                 rows.push(&Json::Object(summarize_position))
             }
             Self::Text { output, rows } => {
-                let name = match target.array.schema().fields.len() {
-                    1 => target.array.name().to_owned(),
-                    _ => format!("{}/{}", target.array.name(), target.field.name),
-                };
-                rows.push(match row {
+                let (name, array) = (variable(target), target.array.name());
+                let object = if target.array.variable_name() == array { "" } else { array };
+                let mut cells = match row {
                     Ok(row) => text_row(name, row),
                     Err(error) => vec![name, error.to_string()],
-                });
+                };
+                cells.insert(1, object.to_owned());
+                rows.push(cells);
                 if rows.len() == TABLE { table(output, rows) } else { Ok(()) }
             }
         }
@@ -342,13 +352,18 @@ impl Sheet {
     }
 }
 
-/// Prints rows as a separate table.
+/// Prints rows as a separate table. Numbers of objects are beside the names, if there are any.
 fn table(output: &mut Option<OutputStream>, rows: &mut Vec<Vec<String>>) -> CliResult<()> {
     let output = match output {
         Some(output) => output,
         None => output.insert(OutputStream::stdout()?),
     };
-    output.put(TerminalStyle::stdout().table(&columns("array"), rows.drain(..)).as_bytes())
+    let mut columns = columns("array");
+    match rows.iter().any(|row| !row[1].is_empty()) {
+        true => columns.insert(1, "object"),
+        false => rows.iter_mut().for_each(|row| drop(row.remove(1))),
+    }
+    output.put(TerminalStyle::stdout().table(&columns, rows.drain(..)).as_bytes())
 }
 
 fn report_by(context: &Context, target: &ResolvedCells, dim: &str, rows: &[StatRow]) -> CliResult {
