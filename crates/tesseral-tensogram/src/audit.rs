@@ -360,7 +360,9 @@ impl<I: Input> Audit<'_, I> {
         ];
         match unknown.into_iter().find(|(_, word, known)| !known.contains(&word.as_str())) {
             Some((check, word, _)) => {
-                let finding = Finding::failed(check, format!("unknown value {word:?}")).in_array(name);
+                let mut finding = Finding::failed(check, format!("unknown value {word:?}")).in_array(name);
+                // A newer writer can have it; nothing shows that the file is damaged.
+                finding.unsupported = true;
                 self.add_finding(finding.at(span.start, span.end - span.start));
             }
             // A codec that this build lacks is not an error of the file.
