@@ -7,6 +7,7 @@ use tesseral_format::TimeRange;
 use tesseral_store::{ObjectInfo, StoreExt};
 
 use crate::metadata_loader::{MetadataLoader, join};
+use crate::wire::ONLY_SCHEMA;
 use crate::wire::name::{self, Name};
 use crate::wire::primitive::le64;
 
@@ -78,14 +79,23 @@ impl ArrayDirectory {
         // `__1700000000000_…`.
         directory.schemas.sort_by(|a, b| a.0.cmp(&b.0));
         if directory.schemas.is_empty() {
-            if reader.list(prefix)?.iter().any(|e| e.name == "__array_schema.tdb") {
-                return Err(Error::unsupported("TileDB arrays of a format version before 10"));
-            }
+            directory.add_only_schema(reader, prefix)?;
+        }
+        if directory.schemas.is_empty() {
             let place = reader.store.describe(&join(prefix, "__schema"));
             return Err(Error::corrupt("the array", place, None, "no schema found"));
         }
         directory.metadata = metadata(reader, &join(prefix, "__meta"))?;
         Ok(directory)
+    }
+
+    /// Adds the schema of an array that was created before version 10. It is the oldest one.
+    fn add_only_schema(&mut self, reader: &MetadataLoader, prefix: &str) -> Result<()> {
+        if reader.list(prefix)?.iter().any(|entry| entry.name == ONLY_SCHEMA && !entry.is_folder()) {
+            let time = Name { start: 0, end: 0, version: None };
+            self.schemas.insert(0, (join(prefix, ONLY_SCHEMA), time));
+        }
+        Ok(())
     }
 
     /// Lists schemas, attributes and commits. Does not list fragments: commits name them, and there can be thousands.
@@ -97,6 +107,12 @@ impl ArrayDirectory {
         let mut directory = Self::described(reader, prefix)?;
         let objects = directory.schemas.iter().chain(&directory.metadata);
         reader.announce([], objects.map(|(object, _)| object));
+        // Later schemas are beside the first one, by which older fragments are read.
+        if commits.fragments.iter().any(|fragment| fragment.version < 10)
+            && !directory.schemas.iter().any(|(object, _)| object.ends_with(ONLY_SCHEMA))
+        {
+            directory.add_only_schema(reader, prefix)?;
+        }
         directory.fragments = commits.fragments;
         directory.deletes = commits.deletes.into_values().collect();
         directory.deletes.sort_by(|a, b| by_time(a.time.start, &a.name).cmp(&by_time(b.time.start, &b.name)));

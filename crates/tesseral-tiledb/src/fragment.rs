@@ -12,7 +12,7 @@ use crate::geometry::{FragmentExtent, Geometry};
 use crate::metadata_loader::{MetadataLoader, join};
 use crate::model::{FieldChains, StoredSchema};
 use crate::wire::digest_table::{self, DigestTable, block_count};
-use crate::wire::footer::{Footer, List, schema_name};
+use crate::wire::footer::{Footer, List, implied_len, schema_name};
 use crate::wire::name::carries_digest;
 use crate::wire::primitive::le64;
 use crate::wire::rtree;
@@ -91,29 +91,48 @@ struct TileDigests {
 const USUAL_FOOTER: u64 = 4 << 10;
 
 /// Reads the footers of fragments.
+///
+/// `only` is the schema of an array that was created before version 10: the length of older footers follows from it.
 pub(crate) fn read_footers<'a>(
     reader: &MetadataLoader,
     fragments: impl IntoIterator<Item = &'a FragmentEntry>,
+    only: Option<&StoredSchema>,
 ) -> Result<Vec<FooterBytes>> {
-    let objects: Vec<String> = fragments.into_iter().map(|f| join(&f.folder, METADATA)).collect();
+    let fragments: Vec<&FragmentEntry> = fragments.into_iter().collect();
+    let objects: Vec<String> = fragments.iter().map(|f| join(&f.folder, METADATA)).collect();
     let wanted: Vec<_> = objects.iter().map(|o| (o.as_str(), ByteRange::Suffix(USUAL_FOOTER))).collect();
     let ends = reader.store.read_objects(&wanted)?;
-    objects.iter().zip(ends).map(|(object, end)| footer_of(reader, object, end.len, &end.bytes)).collect()
+    let implied = |fragment: &FragmentEntry| implied_len(fragment.version, &only?.wire);
+    let found = fragments.iter().zip(&objects).zip(ends);
+    found.map(|((f, object), end)| footer_of(reader, object, end.len, &end.bytes, implied(f))).collect()
 }
 
 /// Reads the footer of one fragment.
-pub(crate) fn read_footer(reader: &MetadataLoader, fragment: &FragmentEntry) -> Result<FooterBytes> {
-    let first_footer = read_footers(reader, [fragment])?.pop();
+pub(crate) fn read_footer(
+    reader: &MetadataLoader,
+    fragment: &FragmentEntry,
+    only: Option<&StoredSchema>,
+) -> Result<FooterBytes> {
+    let first_footer = read_footers(reader, [fragment], only)?.pop();
     first_footer.ok_or_else(|| Error::internal("missing footer"))
 }
 
 /// Parses the footer at the end of a file of `len` bytes; `bytes` are its last ones.
-fn footer_of(reader: &MetadataLoader, object: &str, len: u64, bytes: &Bytes) -> Result<FooterBytes> {
+fn footer_of(
+    reader: &MetadataLoader,
+    object: &str,
+    len: u64,
+    bytes: &Bytes,
+    implied: Option<u64>,
+) -> Result<FooterBytes> {
     let described = || reader.store.describe(object);
     let short = || Error::truncated("the footer's length", described(), 0, 8, len);
-    let tail = len.checked_sub(8).ok_or_else(short)?;
+    let tail = len.checked_sub(if implied.is_some() { 0 } else { 8 }).ok_or_else(short)?;
     let window = len.checked_sub(bytes.len() as u64).ok_or_else(short)?;
-    let footer_len = le64(bytes.last_chunk::<8>().ok_or_else(short)?);
+    let footer_len = match implied {
+        Some(len) => len,
+        None => le64(bytes.last_chunk::<8>().ok_or_else(short)?),
+    };
     let start = tail.checked_sub(footer_len).ok_or_else(|| {
         Error::corrupt(
             "the footer's length",
@@ -149,6 +168,28 @@ fn footer_of(reader: &MetadataLoader, object: &str, len: u64, bytes: &Bytes) -> 
         false => None,
     };
     Ok(FooterBytes { bytes: footer, own: Some(MetadataEnd { footer_at: start, len, digests }) })
+}
+
+/// File name of an attribute or dimension, without its ending: numbered since version 9, before that by name.
+fn stem_of(version: u32, name: &str, kind: char, number: usize) -> String {
+    match version {
+        ..8 => name.to_owned(),
+        // Percent-encoded, with the codes of this version: not all of them are those of the characters.
+        8 => name.chars().fold(String::new(), |mut out, c| {
+            let code = match c {
+                '!' | '#' | '$' | '%' | '&' | '\'' | '(' | ')' | '*' | '+' | ',' | '/' | ':' | ';' | '='
+                | '?' | '@' | '[' | ']' | '"' => format!("%{:02X}", u32::from(c)),
+                '<' => "%20".to_owned(),
+                '>' => "%2D".to_owned(),
+                '\\' => "%30".to_owned(),
+                '|' => "%3C".to_owned(),
+                other => other.to_string(),
+            };
+            out.push_str(&code);
+            out
+        }),
+        _ => format!("{kind}{number}"),
+    }
 }
 
 /// Returns the list of tile offsets of a file.
@@ -239,7 +280,7 @@ impl Fragment {
         }
         let object = self.metadata_object();
         if reader.verify && carries_digest(&self.entry.name) {
-            let footer = read_footer(reader, &self.entry)?;
+            let footer = read_footer(reader, &self.entry, None)?;
             if xxhash_rust::xxh3::xxh3_64(&footer.bytes) != self.footer_digest {
                 let detail = "the consolidated copy differs";
                 return Err(Error::corrupt("the footer", reader.store.describe(&object), None, detail));
@@ -596,10 +637,12 @@ impl Fragment {
     fn slot_names(&self, slot: usize) -> [String; 3] {
         let (attributes, dims) = (self.schema.wire.attributes.len(), self.schema.wire.dims.len());
         let deletes = self.delete_slot();
+        let version = self.entry.version;
         let stem = if slot < attributes {
-            format!("a{slot}")
+            stem_of(version, &self.schema.wire.attributes[slot].name, 'a', slot)
         } else if slot > attributes && slot <= attributes + dims {
-            format!("d{}", slot - attributes - 1)
+            let number = slot - attributes - 1;
+            stem_of(version, &self.schema.wire.dims[number].name, 'd', number)
         } else if Some(slot) == self.time_slot() {
             "t".to_owned()
         } else if Some(slot) == deletes {

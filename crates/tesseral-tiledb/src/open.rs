@@ -178,7 +178,7 @@ impl ArrayListing {
         let mut footers = if self.visible.len() > 1 { self.footers(reader)? } else { HashMap::new() };
         for some in self.visible.chunks(TOGETHER) {
             let own: Vec<&FragmentEntry> = some.iter().filter(|e| !footers.contains_key(&e.name)).collect();
-            let mut own = fragment::read_footers(reader, own)?.into_iter();
+            let mut own = fragment::read_footers(reader, own, self.only_schema())?.into_iter();
             let open = |entry: &FragmentEntry| {
                 let footer = match footers.remove(&entry.name) {
                     Some(bytes) => FooterBytes { bytes, own: None },
@@ -196,7 +196,7 @@ impl ArrayListing {
         let mut fragments = Vec::with_capacity(layers.len());
         for some in layers.chunks(TOGETHER) {
             let entries: Vec<&FragmentEntry> = some.iter().filter_map(|&i| self.visible.get(i)).collect();
-            let footers = fragment::read_footers(reader, entries.iter().copied())?;
+            let footers = fragment::read_footers(reader, entries.iter().copied(), self.only_schema())?;
             for (entry, footer) in entries.into_iter().zip(footers) {
                 fragments.push(self.fragment_of(reader, entry.clone(), footer)?);
             }
@@ -204,9 +204,14 @@ impl ArrayListing {
         Ok(fragments)
     }
 
+    /// The schema of an array that was created before version 10.
+    pub(crate) fn only_schema(&self) -> Option<&StoredSchema> {
+        self.schemas.get(crate::wire::ONLY_SCHEMA).map(|schema| &**schema)
+    }
+
     /// Opens one fragment by its own footer.
     pub(crate) fn fragment(&self, reader: &MetadataLoader, entry: FragmentEntry) -> Result<Fragment> {
-        let footer = fragment::read_footer(reader, &entry)?;
+        let footer = fragment::read_footer(reader, &entry, self.only_schema())?;
         self.fragment_of(reader, entry, footer)
     }
 

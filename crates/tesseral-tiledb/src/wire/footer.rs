@@ -59,8 +59,28 @@ pub enum List {
 /// `Corrupt`, `Unsupported`.
 pub fn schema_name(object: &str, bytes: &[u8]) -> Result<String> {
     let cursor = &mut Cursor::new(object, bytes);
-    super::check_version(cursor.u32("the footer's version")?)?;
-    cursor.text64("the footer's schema name")
+    let version = cursor.u32("the footer's version")?;
+    super::check_version(version)?;
+    name_of_schema(cursor, version)
+}
+
+fn name_of_schema(cursor: &mut Cursor<'_>, version: u32) -> Result<String> {
+    match version {
+        ..10 => Ok(super::ONLY_SCHEMA.to_owned()),
+        _ => cursor.text64("the footer's schema name"),
+    }
+}
+
+/// Length of the footer of a version before 10, which stores it only if a dimension is variable-length.
+pub fn implied_len(version: u32, schema: &Schema) -> Option<u64> {
+    if version >= 10 || schema.dims.iter().any(|dim| dim.var) {
+        return None;
+    }
+    let slots = (schema.attributes.len() + 1 + schema.dims.len()) as u64;
+    let domain: usize = schema.dims.iter().map(|dim| 2 * dim.datatype.size()).sum();
+    // Files and lists by slot; without validity before version 7.
+    let lists = if version >= 7 { 3 + 4 } else { 2 + 3 };
+    slots.checked_mul(8 * lists)?.checked_add(4 + 2 + domain as u64 + 16 + 8)
 }
 
 impl Footer {
@@ -72,7 +92,7 @@ impl Footer {
         let cursor = &mut Cursor::new(object, bytes);
         let version = cursor.u32("the footer's version")?;
         super::check_version(version)?;
-        let name = cursor.text64("the footer's schema name")?;
+        let name = name_of_schema(cursor, version)?;
         let dense = cursor.flag("whether the fragment is dense")?;
         let null = cursor.flag("whether the fragment is empty")?;
         let domain = if null {
@@ -100,10 +120,14 @@ impl Footer {
         let files = [
             cursor.u64s(slots, "the file sizes")?,
             cursor.u64s(slots, "the var file sizes")?,
-            cursor.u64s(slots, "the validity file sizes")?,
+            if version >= 7 { cursor.u64s(slots, "the validity file sizes")? } else { Vec::new() },
         ];
         let rtree = cursor.u64("the R-tree's offset")?;
-        let count = if version >= 11 { 8 } else { 4 };
+        let count = match version {
+            11.. => 8,
+            7.. => 4,
+            _ => 3,
+        };
         let lists = (0..count).map(|_| cursor.u64s(slots, "the offsets of lists")).collect::<Result<_>>()?;
         let statistics = if version >= 11 { Some(cursor.u64("the offset of statistics")?) } else { None };
         let conditions =

@@ -21,7 +21,9 @@ pub mod trailer;
 /// The newest supported format version.
 pub const NEWEST: u32 = 23;
 /// The oldest supported format version.
-pub const OLDEST: u32 = 10;
+pub const OLDEST: u32 = 5;
+/// File name of the only schema of an array before version 10.
+pub const ONLY_SCHEMA: &str = "__array_schema.tdb";
 
 /// Rejects unsupported format versions.
 ///

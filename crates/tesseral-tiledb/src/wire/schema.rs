@@ -3,6 +3,7 @@
 //! ```text
 //! u32 version │ u8 duplicates │ u8 sparse │ u8 tile order │ u8 cell order │ u64 capacity
 //! pipelines: coordinates, offsets, validity │ u32 count, dimensions │ u32 count, attributes
+//! since version 7: validity; since 18, 20 and 22:
 //! u32 count, labels (18) │ u32 count, enumerations (20) │ current domain (22)
 //! ```
 
@@ -177,7 +178,7 @@ impl Schema {
         let capacity = cursor.u64("the capacity")?;
         let coords = FilterPipeline::parse(cursor)?;
         let offsets = FilterPipeline::parse(cursor)?;
-        let validity = FilterPipeline::parse(cursor)?;
+        let validity = if version >= 7 { FilterPipeline::parse(cursor)? } else { FilterPipeline::default() };
         let count = cursor.u32("the dimensions")?;
         let count = cursor.count(u64::from(count), 10, "the dimensions")?;
         let dims = (0..count).map(|_| dimension(cursor)).collect::<Result<Vec<_>>>()?;
@@ -263,15 +264,29 @@ fn dimension(cursor: &mut Cursor<'_>) -> Result<StoredDimension> {
     Ok(StoredDimension { name, datatype, var, pipeline, domain, extent })
 }
 
+/// Largest default fill of an attribute in bytes.
+const LARGEST_FILL: usize = 1 << 16;
+
 fn attribute(cursor: &mut Cursor<'_>, version: u32) -> Result<Attribute> {
     let name = cursor.text32("an attribute's name")?;
     let datatype = Datatype::new(cursor.u8("an attribute's datatype")?)?;
     let values = cursor.u32("an attribute's values per cell")?;
     let pipeline = FilterPipeline::parse(cursor)?;
-    let fill = cursor.u64("an attribute's fill")?;
-    let fill = cursor.take64(fill, "an attribute's fill")?.to_vec();
-    let nullable = cursor.flag("whether an attribute is nullable")?;
-    let fill_valid = cursor.u8("an attribute's fill validity")? != 0;
+    let fill = if version >= 6 {
+        let fill = cursor.u64("an attribute's fill")?;
+        cursor.take64(fill, "an attribute's fill")?.to_vec()
+    } else {
+        // A variable-length cell is filled by one element.
+        let count = if values == VAR { 1 } else { values };
+        let fill = datatype.default_fill();
+        // The declared number of elements is untrusted.
+        let count = usize::try_from(count).ok().filter(|n| n.saturating_mul(fill.len()) <= LARGEST_FILL);
+        let count =
+            count.ok_or_else(|| cursor.corrupt("an attribute", format!("{values} values per cell")))?;
+        fill.repeat(count)
+    };
+    let nullable = version >= 7 && cursor.flag("whether an attribute is nullable")?;
+    let fill_valid = version >= 7 && cursor.u8("an attribute's fill validity")? != 0;
     let order = if version >= 17 { cursor.u8("an attribute's order")? } else { 0 };
     let enumeration =
         if version >= 20 { cursor.text32("an attribute's enumeration")? } else { String::new() };

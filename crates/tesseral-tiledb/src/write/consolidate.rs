@@ -232,7 +232,9 @@ pub(crate) fn footers(opened: &ArraySnapshot) -> Result<Consolidated> {
     let mut bodies = Vec::new();
     // More than the footer is read of each fragment.
     for some in visible.chunks(FOOTERS_AT_ONCE) {
-        for (entry, footer) in some.iter().zip(read_footers(&opened.reader, some)?) {
+        for (entry, footer) in
+            some.iter().zip(read_footers(&opened.reader, some, opened.opening.only_schema())?)
+        {
             put_text64(&entry.name, &mut payload);
             put_u64((head + bodies.len()) as u64, &mut payload);
             bodies.extend_from_slice(&footer.bytes);
