@@ -500,7 +500,9 @@ impl Fragment {
     /// Reads the tile offsets, which are required to locate tiles.
     pub(crate) fn check_tiles(&self, reader: &MetadataLoader) -> Result<()> {
         for slot in 0..self.slots() {
-            for list in [List::Offsets, List::VarOffsets, List::VarSizes, List::ValidityOffsets] {
+            // The last one exists since version 7.
+            let lists = [List::Offsets, List::VarOffsets, List::VarSizes, List::ValidityOffsets];
+            for list in lists.into_iter().take(self.footer.lists.len()) {
                 self.list(reader, list, slot)?;
             }
         }

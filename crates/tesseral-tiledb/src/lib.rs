@@ -12,7 +12,7 @@
 //! overlap, the later one wins.
 //!
 //! # Limitations
-//! - Format versions 10 to 23 are read. New arrays have version 22; appends keep the version of the array's schema.
+//! - Format versions 5 to 23 are read. New arrays have version 22; appends keep the version of the array's schema.
 //! - The filter `webp` is not supported.
 #![forbid(unsafe_code)]
 

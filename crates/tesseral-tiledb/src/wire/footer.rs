@@ -117,11 +117,13 @@ impl Footer {
             + usize::from(timestamps)
             + 2 * usize::from(deletes);
         let slots = slots as u64;
-        let files = [
-            cursor.u64s(slots, "the file sizes")?,
-            cursor.u64s(slots, "the var file sizes")?,
-            if version >= 7 { cursor.u64s(slots, "the validity file sizes")? } else { Vec::new() },
-        ];
+        let values = cursor.u64s(slots, "the file sizes")?;
+        let var = cursor.u64s(slots, "the var file sizes")?;
+        let validity = match version {
+            ..7 => vec![0; values.len()],
+            _ => cursor.u64s(slots, "the validity file sizes")?,
+        };
+        let files = [values, var, validity];
         let rtree = cursor.u64("the R-tree's offset")?;
         let count = match version {
             11.. => 8,
