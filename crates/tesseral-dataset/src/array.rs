@@ -95,6 +95,12 @@ impl Array {
         attributes
     }
 
+    /// Attributes of the selected field: its own, and those that all fields of the array share.
+    pub fn field_attributes(&self) -> Attributes {
+        let prefix = self.schema().field_attributes;
+        crate::variable::of_field(&self.attributes(), prefix, &self.selected_field().name)
+    }
+
     /// Name of the array.
     pub fn name(&self) -> &str {
         &self.schema().name

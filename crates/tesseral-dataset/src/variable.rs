@@ -159,7 +159,7 @@ fn shorten(list: &mut [Variable], numbered: bool) {
 }
 
 /// Attributes of one field: its own keys without their prefix, and common ones.
-fn of_field(attributes: &Attributes, prefix: Option<&str>, field: &str) -> Attributes {
+pub(crate) fn of_field(attributes: &Attributes, prefix: Option<&str>, field: &str) -> Attributes {
     let Some(prefix) = prefix else { return attributes.clone() };
     let own = format!("{prefix}{field}.");
     let mut out = Attributes::new();

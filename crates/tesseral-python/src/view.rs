@@ -369,9 +369,9 @@ impl View {
         Some(PyTuple::new(py, self.open_axes().into_iter().map(|i| chunk[i]))).transpose()
     }
 
-    /// Attributes of the array, in order.
+    /// Attributes of the field and those that all fields share, in order.
     fn attributes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        value::attributes(py, &self.array.attributes())
+        value::attributes(py, &self.array.field_attributes())
     }
 
     /// What the array is to the others: `data`, `index`, `auxiliary`, `bounds`, `grid_mapping`, `ancillary`.

@@ -271,6 +271,23 @@ mod tests {
     }
 
     #[test]
+    fn ranges_across_the_end_of_a_cyclic_axis_ascend() {
+        let mut lon = Dimension::new("lon", 8);
+        let numbers = |values: &[f64]| values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let stored = [0.0, 90.0, 180.0, 270.0, 0.0, 90.0, 180.0, 270.0];
+        lon.labels = Some(tesseral_core::schema::Labels::Numbers {
+            dtype: tesseral::DType::Float64,
+            bytes: numbers(&stored),
+        });
+        lon.period = Some(360.0);
+        let ends = |start, end| Axis::new(&lon, 0, Slice::new(start, end), 8, "degrees_east").ends;
+        assert_eq!(ends(3, 6), ("-90".to_owned(), "90".to_owned()));
+        assert_eq!(ends(2, 6), ("-180".to_owned(), "90".to_owned()));
+        assert_eq!(ends(0, 4), ("0.0".to_owned(), "270.0".to_owned()));
+        assert_eq!(lon.unwrapped(vec![10.0, 350.0, 340.0]), [370.0, 350.0, 340.0]);
+    }
+
+    #[test]
     fn dates_begin_periods() {
         let months = |n: usize| {
             (0..n).map(|i| format!("{:04}-{:02}-01", 1990 + i / 12, i % 12 + 1)).collect::<Vec<_>>()

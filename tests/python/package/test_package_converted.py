@@ -1,0 +1,126 @@
+"""NetCDF files, converted by `tet convert` to every format that it writes, are what xarray reads from the original; and every format has the same statistics."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tesseral
+import xarray as xr
+from test_package_roundtrip import FILES, KINDS, added, attributes_alone, bytes_attribute, lost, nothing, quiet
+
+TET = os.environ.get("TET_BIN") or str(Path(__file__).resolve().parents[3] / "target" / "release" / "tet")
+TARGETS = [".tet", ".tgm", ".tiledb", ".zarr"]
+NETCDF = [path for path in FILES if path.suffix == ".nc"]
+STATISTICS = ("count", "nulls", "nan", "inf", "min", "max", "mean", "std", "sum")
+
+
+def run(*words):
+    return subprocess.run([TET, *map(str, words)], capture_output=True, check=True).stdout
+
+
+def assert_same(ours, theirs, direct):
+    """As xarray reads the original, except for orders of names and kinds of text; those are as we read the original."""
+    xr.testing.assert_identical(ours, theirs)
+    excused = lambda name, values: (  # noqa: E731
+        name == "names"
+        or name.endswith("attribute order")
+        or set(values) <= {"U", "O"}
+        # Sizes of texts are those of the longest.
+        or (name.endswith("encoding dtype") and "U" in values[0])
+    )
+    gone = {name: values for name, values in lost(theirs, ours).items() if not excused(name, values)}
+    assert not gone and not added(theirs, ours)
+    gone = {name: values for name, values in lost(direct, ours).items() if not (name.endswith("encoding dtype") and "U" in values[0])}
+    assert not gone and not added(direct, ours)
+
+
+def original(path):
+    return [quiet(xr.load_dataset, path, engine=engine) for engine in ("netcdf4", "tesseral")]
+
+
+def nan_payload():
+    """A fill value whose bits are not those of the usual NaN, beside cells that hold the usual one."""
+    payload = np.array([0x7FF8000000001234], "u8").view("f8")
+    cells = np.concatenate([[1.5], payload, [np.nan, -0.0]])
+    return xr.Dataset({"t": (("x",), cells, {"_FillValue": payload[0]}), "n": (("x",), np.arange(4, dtype="i2"))})
+
+
+def unlimited():
+    ds = xr.Dataset({"t": (("time", "x"), np.arange(6.0).reshape(3, 2))}, coords={"time": ("time", [0.0, 1.0, 2.5], {"units": "days since 2000-01-01"})})
+    ds.encoding["unlimited_dims"] = {"time"}
+    ds.t.encoding |= {"chunksizes": (1, 2), "zlib": True, "complevel": 3, "shuffle": True}
+    return ds
+
+
+def stored(kind, folder):
+    path = folder / "a.nc"
+    try:
+        quiet(kind().to_netcdf, path, engine="netcdf4")
+    except (ValueError, TypeError, NotImplementedError) as error:
+        pytest.skip(f"netCDF does not hold it: {error}")
+    return path
+
+
+# Bytes in attributes are text of a netCDF file.
+CONVERTED = [kind for kind in KINDS if kind not in (bytes_attribute, nothing, attributes_alone)]
+
+
+@pytest.mark.parametrize("kind", [*CONVERTED, nan_payload, unlimited], ids=lambda kind: kind.__name__)
+def test_every_kind_of_dataset(tmp_path, kind):
+    path = stored(kind, tmp_path)
+    for ending in TARGETS:
+        out = tmp_path / f"b{ending}"
+        run("convert", path, out)
+        assert_same(quiet(xr.load_dataset, out, engine="tesseral"), *original(path))
+        raw, want = (quiet(xr.load_dataset, p, engine=e, decode_cf=False) for p, e in ((out, "tesseral"), (path, "netcdf4")))
+        for name, variable in want.variables.items():
+            if variable.dtype.kind in "iufcb":
+                assert raw[name].values.tobytes() == np.ascontiguousarray(variable.values).tobytes(), (ending, name)
+
+
+@pytest.mark.skipif(not NETCDF, reason="the folder of published files is not beside the checkout")
+@pytest.mark.parametrize("ending", TARGETS)
+@pytest.mark.parametrize("path", NETCDF or [None], ids=lambda path: path and path.name)
+def test_published_files(tmp_path, path, ending):
+    out = tmp_path / f"b{ending}"
+    run("convert", path, out, "--check")
+    assert_same(quiet(xr.load_dataset, out, engine="tesseral"), *original(path))
+
+
+def statistics(path):
+    """Statistics of every variable in physical units, by its name."""
+    found = json.loads(run("stat", path, "--json"))
+    out = {}
+    for row in found.get("arrays", [found]):
+        # Fields of one TileDB array, which is named as its folder, are variables.
+        name = row["field"] if row["array"] == path.name else row["variable"]
+        out[name] = {key: row.get(key) for key in STATISTICS if "error" not in row}
+    return out
+
+
+def from_python(path):
+    container = tesseral.open(path)
+    found = {}
+    for name, array in container.variables.items():
+        if np.dtype(array.dtype).kind in "iuf" and array.size:
+            decoded = array.decoded()
+            if decoded.dtype.kind in "iuf":
+                found[name] = (np.ma.getdata(decoded).dtype.str, np.ma.count(decoded), repr(np.ma.asarray(decoded).sum(dtype="f8")))
+    return found
+
+
+@pytest.mark.skipif(not FILES, reason="the folder of published files is not beside the checkout")
+@pytest.mark.parametrize("path", NETCDF or [None], ids=lambda path: path and path.name)
+def test_statistics_of_published_files(tmp_path, path):
+    want, python = None, None
+    for ending in ("", *TARGETS):
+        out = path if not ending else tmp_path / f"b{ending}"
+        if ending:
+            run("convert", path, out)
+        found, read = statistics(out), from_python(out)
+        want, python = want or found, python or read
+        assert found == want, ending
+        assert read == python, ending
