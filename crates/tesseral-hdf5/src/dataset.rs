@@ -11,6 +11,7 @@ use crate::datatype::{Hdf5CellType, Problem};
 use crate::file::{File, has_references};
 use crate::filter::Pipeline;
 use crate::index::ChunkedLayout;
+use crate::layout_flags::has_unfiltered_edges;
 use crate::recipe;
 
 /// The maximum number of dimensions in HDF5.
@@ -99,8 +100,19 @@ impl DatasetInfo {
                     return Err(incomplete("the chunk shape does not match the dataspace"));
                 }
                 let max = max.clone().filter(|max| max.len() == shape.len());
+                // Layouts with a kind of index have flags; they matter where there are filters.
+                let flagged = chunk_indexing.is_some() && !filters.is_empty();
+                let unfiltered_edges = flagged && has_unfiltered_edges(file, dataset.address())?;
                 let (shape, chunk, indexing) = (shape.clone(), dims, chunk_indexing);
-                Layout::Chunked(ChunkedLayout { address, chunk, indexing, shape, max, element })
+                Layout::Chunked(ChunkedLayout {
+                    address,
+                    chunk,
+                    indexing,
+                    shape,
+                    max,
+                    element,
+                    unfiltered_edges,
+                })
             }
         };
         let unlimited = max.map_or_else(Vec::new, |max| max.iter().map(|n| *n == u64::MAX).collect());

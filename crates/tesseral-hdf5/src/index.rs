@@ -21,7 +21,20 @@ pub(crate) struct ChunkedLayout {
     pub(crate) max: Option<Vec<u64>>,
     /// Bytes of an element.
     pub(crate) element: usize,
+    /// Whether chunks that reach beyond the extents are stored without filters.
+    pub(crate) unfiltered_edges: bool,
 }
+
+impl ChunkedLayout {
+    /// Returns whether a chunk, given by its first element, reaches beyond the extents of the dataset.
+    fn is_partial(&self, offsets: &[u64]) -> bool {
+        let mut along = offsets.iter().zip(&self.chunk).zip(&self.shape);
+        along.any(|((start, n), extent)| start.saturating_add(u64::from(*n)) > *extent)
+    }
+}
+
+/// The mask of a chunk for which every filter was skipped.
+const ALL_FILTERS: u32 = u32::MAX;
 
 /// The location of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +100,11 @@ impl ChunkIndex {
                 number: grid.linear(&coords),
                 address: entry.address,
                 len,
-                mask: entry.filter_mask,
+                mask: if layout.unfiltered_edges && layout.is_partial(&entry.offsets) {
+                    ALL_FILTERS
+                } else {
+                    entry.filter_mask
+                },
             });
         }
         chunks.sort_unstable_by_key(|chunk| chunk.number);

@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `file`, `storage` | the parser and its reads |
 //! | `links`, `attribute`, `datatype`, `dimension` | members of groups, and what describes a dataset |
-//! | `index` | where the chunks of a dataset are |
+//! | `index`, `layout_flags` | where the chunks of a dataset are, and which of them are not filtered |
 //! | `filter` | filter pipelines |
 //! | `array` | plan and decode |
 //! | `write` | NetCDF-4 files, by our own structures (ADR 0036) |
@@ -36,6 +36,7 @@ mod file;
 mod filter;
 mod format;
 mod index;
+mod layout_flags;
 mod links;
 mod open;
 mod recipe;

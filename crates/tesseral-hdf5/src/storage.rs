@@ -32,7 +32,7 @@ pub(crate) struct MetadataStorage {
     /// Bytes that can still be read: structures that refer to one another must not cause endless work.
     budget: AtomicU64,
     /// Bytes read so far.
-    read: AtomicU64,
+    bytes_read: AtomicU64,
     /// Recently read blocks of a file that is not resident: parsers read many small structures next to one another.
     blocks: Mutex<HashMap<u64, Bytes>>,
 }
@@ -45,8 +45,8 @@ impl fmt::Debug for MetadataStorage {
 
 impl MetadataStorage {
     pub(crate) fn new(store: Arc<dyn Store>, base: u64, len: u64, cancel: Cancel) -> Self {
-        let (budget, read) = (AtomicU64::new(0), AtomicU64::new(0));
-        let storage = Self { store, base, len, cancel, budget, read, blocks: Mutex::default() };
+        let (budget, bytes_read) = (AtomicU64::new(0), AtomicU64::new(0));
+        let storage = Self { store, base, len, cancel, budget, bytes_read, blocks: Mutex::default() };
         storage.renew();
         storage
     }
@@ -64,7 +64,7 @@ impl MetadataStorage {
 
     /// Bytes read so far.
     pub(crate) fn bytes_read(&self) -> u64 {
-        self.read.load(Ordering::Relaxed)
+        self.bytes_read.load(Ordering::Relaxed)
     }
 
     /// Name of the file for errors.
@@ -72,7 +72,8 @@ impl MetadataStorage {
         self.store.describe("")
     }
 
-    fn fetch(&self, offset: u64, len: u64) -> Result<Bytes> {
+    /// Bytes at an address, within the file and the budget.
+    pub(crate) fn read(&self, offset: u64, len: u64) -> Result<Bytes> {
         self.cancel.check()?;
         let object = || self.describe();
         let start = offset.checked_add(self.base);
@@ -92,7 +93,7 @@ impl MetadataStorage {
                 allowed,
             ));
         }
-        self.read.fetch_add(len, Ordering::Relaxed);
+        self.bytes_read.fetch_add(len, Ordering::Relaxed);
         if self.store.resident("")?.is_some() || len > BLOCK {
             return self.store.read("", range);
         }
@@ -134,7 +135,7 @@ impl Storage for MetadataStorage {
 
     fn read_range(&self, offset: u64, len: usize) -> hdf5_reader::error::Result<StorageBuffer> {
         let bytes = self
-            .fetch(offset, len as u64)
+            .read(offset, len as u64)
             // The parser passes the error through; `error::of_parser` unwraps it.
             .map_err(|error| ParserError::Io(std::io::Error::other(error)))?;
         StorageBuffer::from_shared_owner(Arc::new(bytes), 0, len)

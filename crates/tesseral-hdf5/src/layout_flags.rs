@@ -1,0 +1,115 @@
+//! The flags of a layout message, which the parser reads and drops.
+//!
+//! Object headers are lists of messages in one or several blocks; a continuation message names the next block.
+
+use std::collections::HashSet;
+
+use tesseral_core::{Error, Result};
+
+use crate::file::File;
+
+/// Message types.
+const LAYOUT: u16 = 8;
+const CONTINUATION: u16 = 16;
+/// Layout class of chunks, and the first version of the message that has flags.
+const CHUNKED: u8 = 2;
+const FLAGGED: u8 = 4;
+/// The flag for chunks that reach beyond the dataset and are stored without filters.
+const UNFILTERED_EDGES: u8 = 1;
+/// Signatures of the blocks of version 2.
+const FIRST: &[u8; 4] = b"OHDR";
+const NEXT: &[u8; 4] = b"OCHK";
+/// Bytes of a checksum.
+const CHECKSUM: u64 = 4;
+
+/// Returns whether the layout of the object header at `address` says that partial edge chunks are not filtered.
+pub(crate) fn has_unfiltered_edges(file: &File, address: u64) -> Result<bool> {
+    let mut blocks = vec![first_block(file, address)?];
+    let mut seen = HashSet::new();
+    while let Some(block) = blocks.pop() {
+        if !seen.insert(block.start) {
+            continue;
+        }
+        let bytes = file.storage.read(block.start, block.len)?;
+        let mut rest = &bytes[..];
+        while let Some((kind, body, after)) = message(rest, block.head) {
+            match kind {
+                LAYOUT => {
+                    let flagged =
+                        matches!(body, [(FLAGGED..), CHUNKED, flags, ..] if flags & UNFILTERED_EDGES != 0);
+                    return Ok(flagged);
+                }
+                CONTINUATION => blocks.extend(continuation(file, body, block.head)),
+                _ => {}
+            }
+            rest = after;
+        }
+    }
+    let object = file.storage.describe();
+    Err(Error::corrupt("an object header", object, address, "the layout message is missing"))
+}
+
+/// A run of messages, and the form of their heads.
+#[derive(Clone, Copy)]
+struct MessageBlock {
+    start: u64,
+    len: u64,
+    head: MessageHead,
+}
+
+/// The form of the head of a message.
+#[derive(Clone, Copy)]
+enum MessageHead {
+    /// Type, length, flags and padding.
+    Version1,
+    /// Type, length, flags and the order of creation if it is tracked.
+    Version2 { ordered: bool },
+}
+
+fn first_block(file: &File, address: u64) -> Result<MessageBlock> {
+    let short = |at: u64, n: u64| file.storage.read(at, n);
+    let prefix = short(address, 16)?;
+    if !prefix.starts_with(FIRST) {
+        let len = little(&prefix[8..12]);
+        return Ok(MessageBlock { start: address.saturating_add(16), len, head: MessageHead::Version1 });
+    }
+    let flags = prefix[5];
+    let times = if flags & 0x20 != 0 { 16 } else { 0 };
+    let phases = if flags & 0x10 != 0 { 4 } else { 0 };
+    let width = 1 << (flags & 3);
+    let at = address.saturating_add(6 + times + phases);
+    let len = little(&short(at, width)?);
+    let head = MessageHead::Version2 { ordered: flags & 4 != 0 };
+    Ok(MessageBlock { start: at.saturating_add(width), len, head })
+}
+
+/// The block that a continuation message names.
+fn continuation(file: &File, body: &[u8], head: MessageHead) -> Option<MessageBlock> {
+    let offset_size = usize::from(file.offset_size);
+    let start = little(body.get(..offset_size)?);
+    let len = little(body.get(offset_size..offset_size + usize::from(file.length_size))?);
+    match head {
+        MessageHead::Version1 => Some(MessageBlock { start, len, head }),
+        MessageHead::Version2 { .. } => {
+            let around = NEXT.len() as u64;
+            let len = len.checked_sub(around + CHECKSUM)?;
+            Some(MessageBlock { start: start.checked_add(around)?, len, head })
+        }
+    }
+}
+
+/// Type and body of the first message, and what follows it; `None` at the end.
+fn message(bytes: &[u8], head: MessageHead) -> Option<(u16, &[u8], &[u8])> {
+    let (kind, len, head) = match head {
+        MessageHead::Version1 => (little(bytes.get(..2)?), little(bytes.get(2..4)?), 8),
+        MessageHead::Version2 { ordered } => {
+            (u64::from(*bytes.first()?), little(bytes.get(1..3)?), if ordered { 6 } else { 4 })
+        }
+    };
+    let end = head + usize::try_from(len).ok()?;
+    Some((u16::try_from(kind).ok()?, bytes.get(head..end)?, bytes.get(end..)?))
+}
+
+fn little(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte))
+}
