@@ -48,6 +48,11 @@ impl Context {
         self.global.json
     }
 
+    /// Memory limit in bytes.
+    pub(crate) fn memory(&self) -> Option<u64> {
+        self.global.memory
+    }
+
     /// Cancellation flag of the process.
     pub(crate) fn cancel(&self) -> &Cancel {
         &self.cancel

@@ -9,9 +9,8 @@ use tesseral_core::{HistoryRow, TimeUnit, time};
 
 use crate::context::Context;
 use crate::error::{CliResult, exit};
-use crate::output;
+use crate::output::{JsonRows, OutputStream, put_tables};
 use crate::progress::Meter;
-use crate::terminal_style::TerminalStyle;
 use crate::text;
 
 /// Arguments of `tet log`.
@@ -26,27 +25,30 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let versions = container.versions()?;
     let history = container.history();
     if context.json() {
-        let document = json!({
+        let head = json!({
             "schema": "tesseral.log/1",
             "source": arguments.source.to_string_lossy(),
             "format": container.format().id(),
-            "versions": versions.iter().map(version).collect::<Vec<_>>(),
-            "history": history.iter().map(row).collect::<Vec<_>>(),
         });
-        output::print_json(&document)?;
+        let mut rows = JsonRows::begin(&head, "versions")?;
+        versions.iter().try_for_each(|v| rows.push(&version(v)))?;
+        let history = history.iter().map(row).collect();
+        rows.finish(&Map::from_iter([("history".to_owned(), history)]))?;
         return Ok(exit::OK);
     }
-    let paint = TerminalStyle::stdout();
-    let mut out = String::new();
+    let mut output = OutputStream::stdout()?;
     if !versions.is_empty() {
         let columns = ["time (UTC)", ">first", ">last", "op", "state", ">cells", ">bytes", "name"];
-        out.push_str(&paint.table(&columns, versions.iter().map(shown)));
+        put_tables(&mut output, &columns, versions.iter().map(shown))?;
     }
     if !history.is_empty() {
         let rows = history.iter().map(|row| vec![row.at.clone(), row.op.clone(), row.source.clone()]);
-        out.push_str(&paint.table(&["at", "op", "source"], rows));
+        put_tables(&mut output, &["at", "op", "source"], rows)?;
     }
-    output::print(if out.is_empty() { "no history\n" } else { &out })?;
+    if versions.is_empty() && history.is_empty() {
+        output.put(b"no history\n")?;
+    }
+    output.finish()?;
     Ok(exit::OK)
 }
 

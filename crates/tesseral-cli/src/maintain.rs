@@ -110,6 +110,7 @@ pub(crate) fn consolidate(context: &Context, arguments: &ConsolidateArguments) -
         at_least: arguments.at_least,
         at_most: arguments.at_most,
         max_bytes: arguments.max_bytes,
+        memory: context.memory(),
     };
     let done = edit(context, &arguments.array)?.consolidate(&what)?;
     if context.json() {

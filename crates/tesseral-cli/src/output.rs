@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use tesseral::{Cancel, Overwrite, StagedOutput};
+use tesseral::{Cancel, Error, Overwrite, StagedOutput};
 use tesseral_store::{Staged, Store};
 
 use crate::error::{CliResult, Failure};
+use crate::terminal_style::TerminalStyle;
 
 const BUFFER: usize = 256 << 10;
 
@@ -205,11 +206,56 @@ pub(crate) fn print(text: &str) -> CliResult<()> {
     output.finish()
 }
 
+/// Maximum number of rows of a table.
+pub(crate) const TABLE: usize = 10_000;
+
+/// Prints rows as a table; very many rows as several tables, so that few of them are in memory.
+pub(crate) fn put_tables(
+    output: &mut OutputStream,
+    columns: &[&str],
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> CliResult<()> {
+    let mut rows = rows.into_iter().peekable();
+    loop {
+        let table = TerminalStyle::stdout().table(columns, rows.by_ref().take(TABLE));
+        output.put(table.as_bytes())?;
+        if rows.peek().is_none() {
+            return Ok(());
+        }
+    }
+}
+
 /// Prints a JSON document to standard output.
 pub(crate) fn print_json(document: &serde_json::Value) -> CliResult<()> {
     let mut output = OutputStream::stdout()?;
-    output.put(format!("{document:#}\n").as_bytes())?;
+    let mut writer = OutputWriter { output: &mut output, failure: None };
+    if let Err(error) = serde_json::to_writer_pretty(&mut writer, document) {
+        return Err(writer.failure.unwrap_or_else(|| Error::internal(error.to_string()).into()));
+    }
+    output.put(b"\n")?;
     output.finish()
+}
+
+/// An output as a writer, which keeps the failure of a call.
+struct OutputWriter<'a> {
+    output: &'a mut OutputStream,
+    failure: Option<Failure>,
+}
+
+impl Write for OutputWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.output.put(bytes) {
+            Ok(()) => Ok(bytes.len()),
+            Err(failure) => {
+                self.failure = Some(failure);
+                Err(io::Error::other("the output failed"))
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A JSON object with a list that can be long, printed row by row with one row in memory. A failure before the first flush

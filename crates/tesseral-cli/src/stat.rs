@@ -14,7 +14,7 @@ use crate::cells_argument::{CellsArgument, ResolvedCells, coordinate, report_pac
 use crate::context::Context;
 use crate::error::{CliResult, exit};
 use crate::json;
-use crate::output::{self, JsonRows, OutputStream};
+use crate::output::{self, JsonRows, OutputStream, TABLE, put_tables};
 use crate::progress::Meter;
 use crate::terminal_style::TerminalStyle;
 
@@ -278,9 +278,6 @@ fn schema() -> Map<String, Json> {
     Map::from_iter([("schema".to_owned(), json!("tesseral.stat/1"))])
 }
 
-/// Number of rows per table if many arrays are printed.
-const TABLE: usize = 10_000;
-
 /// Output of summaries, printed incrementally with few of them in memory.
 enum Sheet {
     Json { document: Map<String, Json>, rows: Option<JsonRows> },
@@ -371,19 +368,21 @@ fn report_by(context: &Context, target: &ResolvedCells, dim: &str, rows: &[StatR
         let mut document = schema();
         document.extend(head(target));
         document.insert("by".into(), json!(dim));
-        let rows = rows.iter().map(|row| {
+        let mut list = JsonRows::begin(&Json::Object(document), "rows")?;
+        for row in rows {
             let mut summarize_position = Map::new();
             summarize_position.insert("position".into(), json!(row.position));
             summarize_position.insert("coordinate".into(), json!(row.coordinate));
             summarize_position.extend(object(&row.summarized));
-            Json::Object(summarize_position)
-        });
-        document.insert("rows".into(), rows.collect());
-        output::print_json(&Json::Object(document))?;
+            list.push(&Json::Object(summarize_position))?;
+        }
+        list.finish(&Map::new())?;
         return Ok(exit::OK);
     }
+    let mut output = OutputStream::stdout()?;
     let shown = rows.iter().map(|row| text_row(row.coordinate.clone(), &row.summarized));
-    output::print(&TerminalStyle::stdout().table(&columns(dim), shown))?;
+    put_tables(&mut output, &columns(dim), shown)?;
+    output.finish()?;
     Ok(exit::OK)
 }
 

@@ -7,11 +7,12 @@ use bytes::Bytes;
 use rayon::prelude::*;
 use tesseral_core::dtype::Class;
 use tesseral_core::{
-    ChunkStats, DType, Error, ErrorKind, Finding, Limits, Result, Scalar, Selection, Severity, Sum, missing,
+    Cancel, ChunkStats, DType, Error, ErrorKind, Finding, Limits, Result, Scalar, Selection, Severity, Sum,
+    missing,
 };
 use tesseral_format::{
-    Access, AuditOptions, ChunkPlan, Column, ContainerSource, CoordinateRanges, Depth, Format, OpenOptions,
-    PlannedChunk, Request, Target,
+    Access, AuditOptions, CellFault, ChunkPlan, Column, ContainerSource, CoordinateRanges, Depth, Format,
+    OpenOptions, PlannedChunk, Request, Target,
 };
 use tesseral_store::{Store, StoreExt};
 
@@ -114,21 +115,20 @@ fn verify_all(
     let Some(container) = audit.container.filter(|_| checks.depth > Depth::Structure) else {
         return Ok(verified);
     };
-    let depth = if audit.decoded { Depth::Digests } else { checks.depth };
+    let depth = checks.depth;
     let sample = match depth {
         Depth::Structure | Depth::Digests => 0,
         Depth::Usual => SAMPLE,
         Depth::Deep | Depth::Full => usize::MAX,
     };
     let mut allowance = Allowance { sample, work: claims::Work::default() };
-    let deep = depth >= Depth::Deep;
     let limits = &checks.open.limits;
     let mut decoded = 0_u64;
     let mut skipped = 0_u64;
     let mut failures = 0_u64;
     for index in 0..container.len() {
         let checked =
-            verify_array(&*container, index, deep, &mut allowance, limits, options, &mut |finding| {
+            verify_array(&*container, index, depth, &mut allowance, limits, options, &mut |finding| {
                 failures += u64::from(!finding.ok);
                 tell(finding);
             })?;
@@ -137,7 +137,7 @@ fn verify_all(
         verified.covered_bytes += checked.covered_bytes;
         verified.uncovered_bytes += checked.uncovered_bytes;
     }
-    if skipped > 0 && !audit.decoded {
+    if skipped > 0 {
         let detail =
             format!("{skipped} chunks without a digest were not decoded; a deep verification decodes all");
         tell(Finding::warning("chunk_decode_skipped", detail));
@@ -170,13 +170,14 @@ struct Checked {
 fn verify_array(
     container: &dyn ContainerSource,
     index: usize,
-    deep: bool,
+    depth: Depth,
     allowance: &mut Allowance,
     limits: &Limits,
     options: &Options,
     report: &mut dyn FnMut(Finding),
 ) -> Result<Checked> {
     let name = container.name(index).to_owned();
+    let deep = depth >= Depth::Deep;
     let mut checked = Checked::default();
     let handle = match Handle::new(container, index, true) {
         Ok(handle) => handle.with_limits(*limits),
@@ -239,19 +240,30 @@ fn verify_array(
     }
     checked.decoded = todo.len() as u64;
     let ticker = options.ticker(todo.len() as u64);
-    let verify_chunk = |&(chunk, decode): &(&PlannedChunk, bool)| -> Result<Option<Finding>> {
+    let verify_chunk = |&(chunk, decode): &(&PlannedChunk, bool)| -> Result<Vec<Finding>> {
         ticker.tick()?;
-        let Err(error) = check_chunk(&handle, chunk, decode, deep, options) else { return Ok(None) };
+        let mut found = Vec::new();
+        let mut faults = Vec::new();
+        let checks = Checks { decode, depth, options };
+        if let Err(error) = check_chunk(&handle, chunk, checks, &mut faults) {
+            let check = if matches!(error.kind(), ErrorKind::InvalidRequest { .. }) {
+                "statistics"
+            } else {
+                handle.source().check_of(&error, depth)
+            };
+            found.push(finding_of(check, &error)?);
+        }
+        found.extend(faults.into_iter().map(|fault: CellFault| Finding::failed(fault.check, fault.detail)));
+        if found.is_empty() {
+            return Ok(found);
+        }
         let info = handle.source().describe(chunk);
-        let check = if matches!(error.kind(), ErrorKind::InvalidRequest { .. }) {
-            "statistics"
-        } else {
-            handle.source().check_of(&error)
+        let place = |finding: Finding| {
+            finding.in_array(&name).in_chunk(&info.coords).at(info.offset, info.stored_len)
         };
-        let finding = finding_of(check, &error)?.in_array(&name).in_chunk(&info.coords);
-        Ok(Some(finding.at(info.offset, info.stored_len)))
+        Ok(found.into_iter().map(place).collect())
     };
-    let findings: Vec<Option<Finding>> = if claims::concurrent(&handle, &plan.chunks, cell) {
+    let findings: Vec<Vec<Finding>> = if claims::concurrent(&handle, &plan.chunks, cell) {
         options.run(|| todo.par_iter().map(verify_chunk).collect::<Result<_>>())?
     } else {
         todo.iter().map(verify_chunk).collect::<Result<_>>()?
@@ -286,15 +298,25 @@ pub(crate) fn plan_all(handle: &Handle) -> Result<ChunkPlan> {
     handle.plan(&Request { target, columns, condition: None })
 }
 
-/// Checks one chunk: its digests; with `decode` that its columns decode; with `statistics` that they match the stored ones.
+/// What is checked of a chunk.
+#[derive(Clone, Copy)]
+struct Checks<'a> {
+    /// Decode the columns.
+    decode: bool,
+    /// From [`Depth::Deep`] on cells are compared with stored statistics, at [`Depth::Full`] with the rules of the format.
+    depth: Depth,
+    options: &'a Options,
+}
+
+/// Checks one chunk: its digests, and what `checks` asks for; cells that break rules of the format are added to `faults`.
 /// With a memory limit the cells of a large chunk are decoded in ranges.
 fn check_chunk(
     handle: &Handle,
     chunk: &PlannedChunk,
-    decode: bool,
-    statistics: bool,
-    options: &Options,
+    checks: Checks<'_>,
+    faults: &mut Vec<CellFault>,
 ) -> Result<()> {
+    let Checks { decode, options, .. } = checks;
     check_implied(handle, chunk)?;
     if !decode && options.memory.is_some() {
         return handle.check_digests(chunk, None, |_, _| Ok(None));
@@ -304,7 +326,7 @@ fn check_chunk(
     if let ([column], Some(memory)) = (columns.as_slice(), options.memory)
         && let Some(runs) = subdivide::cell_runs(handle, chunk, *column, memory)?
     {
-        return check_runs(handle, chunk, *column, runs, statistics, options);
+        return check_runs(ColumnCheck::new(handle, chunk, *column, checks, faults)?, runs);
     }
     let fetched = fetch::fetch(handle, &fetch::chunk_batch(handle, chunk))?;
     let source = ChunkBytes::Fetched(&fetched);
@@ -312,22 +334,15 @@ fn check_chunk(
         // This verifies the digests.
         let parts = source.column(handle, chunk, column)?;
         if decode {
-            check_column(handle, chunk, column, &parts, statistics, options)?;
+            check_column(ColumnCheck::new(handle, chunk, column, checks, faults)?, &parts)?;
         }
     }
     Ok(())
 }
 
 /// Decodes one column from all of its stored bytes: at once, or in ranges if the stored bytes do not justify that.
-fn check_column(
-    handle: &Handle,
-    chunk: &PlannedChunk,
-    column: Column,
-    parts: &[Bytes],
-    statistics: bool,
-    options: &Options,
-) -> Result<()> {
-    let mut check = ColumnCheck::new(handle, chunk, column, statistics)?;
+fn check_column(mut check: ColumnCheck<'_>, parts: &[Bytes]) -> Result<()> {
+    let ColumnCheck { handle, chunk, column, .. } = check;
     // Some cells of a constant chunk are sufficient.
     if let (Some(_), Access::Coded { granule: Some(granule) }, true) =
         (handle.source().constant(chunk, column), chunk.access, check.size > 0)
@@ -348,7 +363,7 @@ fn check_column(
     let cells_checked = check.justified(step)?;
     let mut start = 0;
     while start < cells_checked {
-        options.cancel.check()?;
+        check.cancel.check()?;
         let end = start.saturating_add(step).min(cells_checked);
         check.run(parts, start..end)?;
         start = end;
@@ -357,15 +372,8 @@ fn check_column(
 }
 
 /// Fetches and decodes one column piece by piece.
-fn check_runs(
-    handle: &Handle,
-    chunk: &PlannedChunk,
-    column: Column,
-    runs: impl Iterator<Item = CellRun>,
-    statistics: bool,
-    options: &Options,
-) -> Result<()> {
-    let mut check = ColumnCheck::new(handle, chunk, column, statistics)?;
+fn check_runs(mut check: ColumnCheck<'_>, runs: impl Iterator<Item = CellRun>) -> Result<()> {
+    let ColumnCheck { handle, chunk, column, .. } = check;
     // The number of pieces depends on the declared cells.
     let cells_checked = match check.claimed() {
         Ok(()) => chunk.cells,
@@ -376,12 +384,13 @@ fn check_runs(
         if seen >= cells_checked {
             break;
         }
-        options.cancel.check()?;
+        check.cancel.check()?;
         let piece = piece?;
         let fetched = fetch::fetch(handle, &fetch::chunk_batch(handle, &piece))?;
         let parts = ChunkBytes::Fetched(&fetched).column(handle, &piece, column)?;
+        let first = seen;
         seen = seen.saturating_add(cells.end.saturating_sub(cells.start));
-        check.piece(&piece, &parts, cells)?;
+        check.piece(&piece, &parts, cells, first)?;
     }
     check.finish()
 }
@@ -410,6 +419,9 @@ struct ColumnCheck<'a> {
     nullable: bool,
     cells: Cells,
     statistics: Option<StatisticsCheck>,
+    /// First cells that break rules of the format, one per rule, if these are checked.
+    faults: Option<&'a mut Vec<CellFault>>,
+    cancel: &'a Cancel,
 }
 
 /// Statistics of the decoded cells of a column.
@@ -424,14 +436,27 @@ struct StatisticsCheck {
     texts: Option<(Vec<u8>, Vec<u8>)>,
     /// Whether a text contains a NUL.
     zeros: bool,
+    /// Whether a text is not what its dtype says.
+    malformed: bool,
 }
 
 impl<'a> ColumnCheck<'a> {
-    fn new(handle: &'a Handle, chunk: &'a PlannedChunk, column: Column, statistics: bool) -> Result<Self> {
+    fn new(
+        handle: &'a Handle,
+        chunk: &'a PlannedChunk,
+        column: Column,
+        checks: Checks<'a>,
+        faults: &'a mut Vec<CellFault>,
+    ) -> Result<Self> {
         let (size, nullable) =
             if is_packed(handle, column) { (0, false) } else { column_layout(handle.schema(), column)? };
-        let statistics = if statistics { StatisticsCheck::for_chunk(handle, chunk, column) } else { None };
-        Ok(Self { handle, chunk, column, size, nullable, cells: Cells::new(size, nullable), statistics })
+        let statistics = match checks.depth {
+            Depth::Deep | Depth::Full => StatisticsCheck::for_chunk(handle, chunk, column),
+            Depth::Structure | Depth::Digests | Depth::Usual => None,
+        };
+        let faults = (checks.depth == Depth::Full).then_some(faults);
+        let (cells, cancel) = (Cells::new(size, nullable), &checks.options.cancel);
+        Ok(Self { handle, chunk, column, size, nullable, cells, statistics, faults, cancel })
     }
 
     /// Rejects decoding all cells of the chunk at once if its stored bytes do not justify it.
@@ -462,11 +487,12 @@ impl<'a> ColumnCheck<'a> {
 
     /// Decodes cells of the chunk from all of its stored bytes.
     fn run(&mut self, parts: &[Bytes], cells: Range<u64>) -> Result<()> {
-        self.piece(self.chunk, parts, cells)
+        let first = cells.start;
+        self.piece(self.chunk, parts, cells, first)
     }
 
-    /// Decodes cells from the stored bytes of a piece.
-    fn piece(&mut self, piece: &PlannedChunk, parts: &[Bytes], cells: Range<u64>) -> Result<()> {
+    /// Decodes cells from the stored bytes of a piece; the first one is cell `first` of the chunk.
+    fn piece(&mut self, piece: &PlannedChunk, parts: &[Bytes], cells: Range<u64>, first: u64) -> Result<()> {
         let Self { handle, column, .. } = *self;
         if is_packed(handle, column) {
             return decode_packed(handle, piece, column, parts).map(drop);
@@ -485,6 +511,14 @@ impl<'a> ColumnCheck<'a> {
         }
         if let Some(statistics) = &mut self.statistics {
             statistics.fold(&decoded)?;
+        }
+        if let Some(faults) = &mut self.faults {
+            let cells = first..first.saturating_add(count as u64);
+            for fault in handle.source().cell_faults(column, parts, &cells, decoded.data())? {
+                if faults.iter().all(|known| known.check != fault.check) {
+                    faults.push(fault);
+                }
+            }
         }
         self.cells = decoded;
         Ok(())
@@ -538,7 +572,7 @@ impl StatisticsCheck {
         // What the format left out of its statistics, not what the field declares.
         let missing = handle.source().stats(chunk, column).missing;
         let summary = Summary::new(dtype, StatSet::ALL).ok();
-        Some(Self { dtype, missing, summary, plain_sum: 0.0, texts: None, zeros: false })
+        Some(Self { dtype, missing, summary, plain_sum: 0.0, texts: None, zeros: false, malformed: false })
     }
 
     fn fold(&mut self, cells: &Cells) -> Result<()> {
@@ -551,6 +585,7 @@ impl StatisticsCheck {
                 let mut texts = (0..cells.len()).filter(|i| cells.is_valid(*i)).map(|i| cells.get(i));
                 for text in texts.by_ref() {
                     self.zeros |= text.contains(&0);
+                    self.malformed |= self.dtype == DType::Utf8 && std::str::from_utf8(text).is_err();
                     match &mut self.texts {
                         None => self.texts = Some((text.to_vec(), text.to_vec())),
                         Some((least, _)) if text < &least[..] => *least = text.to_vec(),
@@ -565,7 +600,12 @@ impl StatisticsCheck {
 
     /// Compares with exact stored statistics. A difference is an `InvalidRequest`: the cells themselves are intact.
     fn compare(self, stored: &ChunkStats) -> Result<()> {
-        let Some(summary) = self.summary else { return check_texts(stored, self.texts, self.zeros) };
+        let Some(summary) = self.summary else {
+            if self.malformed {
+                return Err(Error::invalid("a text is not UTF-8"));
+            }
+            return check_texts(stored, self.texts, self.zeros);
+        };
         let found = chunk_stats(&summary);
         let differs = |what: &str, stored: &dyn std::fmt::Debug, found: &dyn std::fmt::Debug| {
             Err(Error::invalid(format!("{what} mismatch: stored {stored:?}, computed {found:?}")))

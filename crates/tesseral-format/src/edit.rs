@@ -35,11 +35,20 @@ pub struct Consolidate {
     pub at_most: Option<usize>,
     /// Skip versions larger than this many bytes.
     pub max_bytes: Option<u64>,
+    /// Memory limit in bytes: as many versions are merged at once as it has room for.
+    pub memory: Option<u64>,
 }
 
 impl Default for Consolidate {
     fn default() -> Self {
-        Self { part: MaintenancePart::Fragments, times: None, at_least: 2, at_most: None, max_bytes: None }
+        Self {
+            part: MaintenancePart::Fragments,
+            times: None,
+            at_least: 2,
+            at_most: None,
+            max_bytes: None,
+            memory: None,
+        }
     }
 }
 

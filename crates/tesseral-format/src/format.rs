@@ -124,6 +124,8 @@ pub struct Capabilities {
     pub attributes: bool,
     /// Containers are folders.
     pub folder: bool,
+    /// Every chunk is an object of its own, which takes longer to write than a part of one.
+    pub chunk_objects: bool,
     /// Containers can be encrypted.
     pub encryption: bool,
     /// Codecs that change values: applied again, they would change them again.
@@ -162,8 +164,6 @@ pub struct AuditOptions {
 pub struct AuditReport {
     /// The container, if enough of it could be opened to decode payloads.
     pub container: Option<Arc<dyn ContainerSource>>,
-    /// Payloads are already decoded; only their digests remain to verify.
-    pub decoded: bool,
     /// Bytes of metadata covered by a digest or checksum.
     pub covered_bytes: u64,
     /// Bytes of metadata without a digest. The engine counts payload bytes by

@@ -50,7 +50,7 @@ pub use messages::{
 };
 pub use plan::{Access, ChunkPlan, Cover, Delete, Part, PlannedChunk, Role, Uncovered};
 pub use request::{CoordinateRanges, Request, Target};
-pub use source::{ArraySource, ChunkInfo, ImpliedBytes, NonEmpty, StoredForm, Totals};
+pub use source::{ArraySource, CellFault, ChunkInfo, ImpliedBytes, NonEmpty, StoredForm, Totals};
 pub use source_layer::SourceLayer;
 pub use tesseral_codec::Contexts;
 pub use tesseral_core as core;

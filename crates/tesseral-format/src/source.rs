@@ -9,7 +9,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, Result, Scalar};
 
-use crate::{ChunkPlan, Column, ColumnMut, DigestSpans, Part, PlannedChunk, Request, Scratch};
+use crate::{ChunkPlan, Column, ColumnMut, Depth, DigestSpans, Part, PlannedChunk, Request, Scratch};
 
 /// Description of a chunk for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +49,15 @@ pub struct ImpliedBytes {
     pub offset: u64,
     /// The expected bytes.
     pub bytes: SmallVec<[u8; 24]>,
+}
+
+/// Cells that a format's own validator rejects although they decode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellFault {
+    /// Stable name of the check.
+    pub check: &'static str,
+    /// Description of the first such cell.
+    pub detail: String,
 }
 
 /// An encoding of chunks that several formats share, so that stored bytes can be copied.
@@ -154,10 +163,26 @@ pub trait ArraySource: Debug + Send + Sync {
         SmallVec::new()
     }
 
-    /// Name of the check that a chunk fails if reading it returns an error.
-    fn check_of(&self, error: &Error) -> &'static str {
-        let _ = error;
+    /// Name of the check that a chunk fails if reading it returns an error in a verification of some depth.
+    fn check_of(&self, error: &Error, depth: Depth) -> &'static str {
+        let _ = (error, depth);
         "chunk_decode"
+    }
+
+    /// Rules of the format for values that decode without an error; a [full](Depth::Full) verification asks for them. `values`
+    /// are the cells of `cells` as [`decode`](Self::decode) returned them from `parts`, or as stored ones of a direct chunk.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    fn cell_faults(
+        &self,
+        column: Column,
+        parts: &[Bytes],
+        cells: &Range<u64>,
+        values: &[u8],
+    ) -> Result<SmallVec<[CellFault; 2]>> {
+        let _ = (column, parts, cells, values);
+        Ok(SmallVec::new())
     }
 
     /// Stored bytes of a chunk that a checksum codec covers; decoding verifies it.

@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 use tesseral_core::{ArraySchema, ChunkStats, Error, Result};
 
 use crate::{
-    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpans, ImpliedBytes, NonEmpty, Part,
-    PlannedChunk, Request, Scratch, StoredForm, Totals,
+    ArraySource, CellFault, ChunkInfo, ChunkPlan, Column, ColumnMut, Depth, DigestSpans, ImpliedBytes,
+    NonEmpty, Part, PlannedChunk, Request, Scratch, StoredForm, Totals,
 };
 
 /// An array that passes every call on to another one. Implementing it implements [`ArraySource`].
@@ -199,8 +199,18 @@ impl<L: SourceLayer> ArraySource for L {
         self.inner().implied_bytes(&self.inner_chunk(chunk))
     }
 
-    fn check_of(&self, error: &Error) -> &'static str {
-        self.inner().check_of(error)
+    fn check_of(&self, error: &Error, depth: Depth) -> &'static str {
+        self.inner().check_of(error, depth)
+    }
+
+    fn cell_faults(
+        &self,
+        column: Column,
+        parts: &[Bytes],
+        cells: &Range<u64>,
+        values: &[u8],
+    ) -> Result<SmallVec<[CellFault; 2]>> {
+        self.inner().cell_faults(column, parts, cells, values)
     }
 
     fn checked_bytes(&self, chunk: &PlannedChunk) -> u64 {

@@ -167,6 +167,7 @@ pub fn consolidate(
         at_least: asked.at_least,
         at_most: asked.at_most,
         max_bytes: asked.max_bytes,
+        memory: None,
     };
     let done = change(py, &path, asked.key, |edit| edit.consolidate(&what))?;
     Ok((done.made, done.replaced, done.apart))

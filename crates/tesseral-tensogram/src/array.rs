@@ -1,7 +1,7 @@
 //! One object as an array. An object is a single chunk.
 
 use std::borrow::Cow;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -9,12 +9,16 @@ use smallvec::SmallVec;
 use tesseral_codec::aec;
 use tesseral_core::dtype::Class;
 use tesseral_core::schema::Labels;
-use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, ErrorKind, Limits, Region, Result, Value};
+use tesseral_core::{
+    ArraySchema, ChunkStats, Coords, Error, ErrorKind, Limits, Region, Result, Value, alloc,
+};
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpan, DigestSpans, Part,
-    PlannedChunk, Request, Role, Scratch, Uncovered,
+    Access, ArraySource, CellFault, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, Depth, DigestSpan,
+    DigestSpans, Part, PlannedChunk, Request, Role, Scratch, Uncovered,
 };
 
+use crate::audit::{is_inexact, non_finite_faults};
+use crate::compress::decode_mask;
 use crate::decode::{decode_window, window};
 use crate::object_name::{self, NAME};
 use crate::open::{MessageCatalog, values};
@@ -29,6 +33,9 @@ const FIRST: u64 = 4 << 10;
 
 /// Maximum size of a mask, in bytes, that is decoded again for each piece of an object.
 const LARGE_MASK: u64 = 1 << 20;
+
+/// Label of allocations in limit errors.
+const MASK: &str = "a mask";
 
 /// One object of an opened file.
 #[derive(Debug)]
@@ -142,6 +149,23 @@ impl Object {
         let (cells, raw_len) = descriptor.cells().zip(descriptor.raw_len()).ok_or_else(overflow)?;
         let szip = Arc::new(Mutex::new(aec::RsiIndex::from_offsets(szip_offsets(&descriptor))));
         Ok(Self { descriptor, cbor, payload, masks, cells, raw_len, szip })
+    }
+
+    /// Decodes the masks into one: bit `7 - i % 8` of byte `i / 8` is set if any of them names cell `i`. Empty without masks.
+    pub(crate) fn masked<P: Deref<Target = [u8]>>(&self, blobs: &[P]) -> Result<Vec<u8>> {
+        if blobs.len() != self.masks.len() {
+            return Err(Error::internal(format!("{} masks, {} blobs", self.masks.len(), blobs.len())));
+        }
+        let len = usize::try_from(self.cells.div_ceil(8))
+            .map_err(|_| Error::limit("a mask", self.cells, usize::MAX as u64))?;
+        let mut named = Vec::new();
+        for ((mask, _), blob) in self.masks.iter().zip(blobs) {
+            let mut bits = alloc::zeroed(MASK, len)?;
+            decode_mask(mask, blob, self.cells, &mut bits, &mut Scratch::default().contexts)?;
+            alloc::resize(MASK, &mut named, len, 0)?;
+            named.iter_mut().zip(bits).for_each(|(named, bits)| *named |= bits);
+        }
+        Ok(named)
     }
 
     /// Byte ranges of the stored bytes in decoding order: payload, masks. Either can be empty.
@@ -359,12 +383,29 @@ impl ArraySource for TensogramArray {
         self.hash.map(span).into_iter().collect()
     }
 
-    fn check_of(&self, error: &Error) -> &'static str {
+    fn check_of(&self, error: &Error, depth: Depth) -> &'static str {
         match error.kind() {
             ErrorKind::Corrupt { what, offset: Some(_), .. } if what == "a chunk" => "hash_mismatch",
             ErrorKind::Unsupported { .. } => "codec_unsupported",
+            _ if depth == Depth::Full => "decode_object_failed",
             _ => "decode_pipeline_failed",
         }
+    }
+
+    /// Cells that no mask names must be finite.
+    fn cell_faults(
+        &self,
+        _column: Column,
+        parts: &[Bytes],
+        cells: &Range<u64>,
+        values: &[u8],
+    ) -> Result<SmallVec<[CellFault; 2]>> {
+        let dtype = self.object.descriptor.dtype;
+        if !is_inexact(dtype) {
+            return Ok(SmallVec::new());
+        }
+        let masked = self.object.masked(parts.get(1..).unwrap_or_default())?;
+        Ok(non_finite_faults(dtype, values, &masked, cells.start))
     }
 
     fn derived_attributes(&self) -> &[&'static str] {

@@ -1,12 +1,14 @@
 //! Audit of messages: all checks of the reference's validator, with its names, and the hash of every frame.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use tesseral_core::dtype::Class;
-use tesseral_core::{DType, ErrorKind, Finding, Result, Severity};
-use tesseral_format::{AuditOptions, AuditReport, ContainerSource, Depth};
+use tesseral_core::{Cancel, DType, ErrorKind, Finding, Result, Severity};
+use tesseral_format::{AuditOptions, AuditReport, CellFault, ContainerSource, Depth};
 use tesseral_store::Store;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::api::decoding::open_frame;
 use crate::api::options::DecodeOptions;
@@ -31,6 +33,7 @@ pub(crate) struct Audit<'a, I> {
     pub canonical: bool,
     /// Verify payloads here, for callers without an engine.
     pub payloads: bool,
+    pub cancel: &'a Cancel,
     pub report: &'a mut dyn FnMut(Finding),
     pub failures: u64,
     /// Bytes of metadata covered by a hash.
@@ -48,12 +51,12 @@ pub(crate) fn audit(
     report: &mut dyn FnMut(Finding),
 ) -> Result<AuditReport> {
     let catalog = MessageCatalog::load(store, &options.open, false)?;
-    let decoded = options.depth == Depth::Full;
     let mut audit = Audit {
         reader: catalog.reader(),
         depth: options.depth,
         canonical: options.canonical,
-        payloads: decoded,
+        payloads: false,
+        cancel: &catalog.cancel,
         report,
         failures: 0,
         covered: 0,
@@ -88,7 +91,7 @@ pub(crate) fn audit(
         None => Some(Arc::new(TensogramContainer::new(catalog))),
         Some(_) => None,
     };
-    Ok(AuditReport { container, decoded, covered_bytes: covered, uncovered_bytes })
+    Ok(AuditReport { container, covered_bytes: covered, uncovered_bytes })
 }
 
 /// Creates a finding for bytes outside messages.
@@ -172,7 +175,7 @@ impl<I: Input> Audit<'_, I> {
         let sized = self.reader.limits.check_metadata(body.end - body.start);
         let read = sized.and_then(|()| self.reader.input.get(body.clone(), "frame"));
         let Some(bytes) = self.check_result(parse_check, frame, read)? else { return Ok(()) };
-        if self.depth > Depth::Structure && !self.hash(message, frame, &bytes, None) {
+        if self.depth > Depth::Structure && !self.hash(message, frame, &bytes) {
             return Ok(());
         }
         if self.depth < Depth::Usual && !self.canonical {
@@ -226,18 +229,35 @@ impl<I: Input> Audit<'_, I> {
     }
 
     /// Verifies the hash of a frame's body; returns false on mismatch.
-    fn hash(&mut self, message: &Message, frame: &Frame, body: &[u8], name: Option<&str>) -> bool {
+    fn hash(&mut self, message: &Message, frame: &Frame, body: &[u8]) -> bool {
         let Some(expected) = frame.expected_hash(message.preamble.flags) else { return true };
-        if name.is_none() {
-            self.covered += body.len() as u64;
+        self.covered += body.len() as u64;
+        self.compare_hash(frame, expected, xxh3_64(body), None)
+    }
+
+    /// Verifies the hash of an object, which is read in blocks; returns false on mismatch.
+    fn object_hash(&mut self, message: &Message, frame: &Frame, name: &str) -> Result<bool> {
+        let Some(expected) = frame.expected_hash(message.preamble.flags) else { return Ok(true) };
+        let Range { start, end } = frame.body();
+        let mut hasher = Xxh3::new();
+        let mut at = start;
+        while at < end {
+            self.cancel.check()?;
+            let until = at.saturating_add(self.reader.input.at_once()).min(end);
+            hasher.update(&self.reader.input.get(at..until, "object")?);
+            at = until;
         }
-        let found = xxh3_64(body);
+        Ok(self.compare_hash(frame, expected, hasher.digest(), Some(name)))
+    }
+
+    fn compare_hash(&mut self, frame: &Frame, expected: u64, found: u64, name: Option<&str>) -> bool {
         if found == expected {
             return true;
         }
         let detail =
             format!("hash mismatch in {:?}: expected {expected:016x}, computed {found:016x}", frame.kind);
-        let mut finding = Finding::failed("hash_mismatch", detail).at(frame.body().start, body.len() as u64);
+        let body = frame.body();
+        let mut finding = Finding::failed("hash_mismatch", detail).at(body.start, body.end - body.start);
         finding.array = name.map(str::to_owned);
         self.add_finding(finding);
         false
@@ -302,8 +322,7 @@ impl<I: Input> Audit<'_, I> {
         if planned && !self.payloads {
             return Ok(());
         }
-        let body = self.reader.input.get(frame.body(), "object")?;
-        let sound = self.hash(message, frame, &body, Some(&name));
+        let sound = self.object_hash(message, frame, &name)?;
         match object {
             Some(_) if sound && self.depth >= Depth::Usual && self.payloads => {
                 self.cells(message, frame, &name, index)
@@ -406,15 +425,9 @@ impl<I: Input> Audit<'_, I> {
         if !full {
             return Ok(());
         }
-        let mut add_finding = |check: &'static str, what: &str, at: Option<usize>| {
-            if let Some(at) = at {
-                let detail = format!("cell {at} is {what} and is not masked");
-                self.add_finding(Finding::failed(check, detail).at(frame.offset, frame.len).in_array(name));
-            }
-        };
-        let (nan, inf) = first_non_finite(dtype, &cells, &masked);
-        add_finding("nan_detected", "NaN", nan);
-        add_finding("inf_detected", "infinite", inf);
+        for CellFault { check, detail } in non_finite_faults(dtype, &cells, &masked, 0) {
+            self.add_finding(Finding::failed(check, detail).at(frame.offset, frame.len).in_array(name));
+        }
         Ok(())
     }
 }
@@ -441,14 +454,34 @@ fn checks_of(kind: FrameKind) -> (&'static str, &'static str) {
     }
 }
 
-/// Returns the indexes of the first NaN and the first infinity; cells are in native byte order.
-fn first_non_finite(dtype: DType, cells: &[u8], masked: &[u8]) -> (Option<usize>, Option<usize>) {
-    let (Class::Float | Class::Complex, Some(size)) = (dtype.class(), dtype.size()) else {
-        return (None, None);
+/// Returns whether a dtype can hold NaN and infinities.
+pub(crate) fn is_inexact(dtype: DType) -> bool {
+    matches!(dtype.class(), Class::Float | Class::Complex)
+}
+
+/// Names the first NaN and the first infinity that no mask names. Cells are in native byte order, the first one is cell `start`
+/// of the object; `masked` is the mask of the whole object.
+pub(crate) fn non_finite_faults(
+    dtype: DType,
+    cells: &[u8],
+    masked: &[u8],
+    start: u64,
+) -> SmallVec<[CellFault; 2]> {
+    let (nan, inf) = first_non_finite(dtype, cells, masked, start);
+    let fault = |check, what, cell: Option<u64>| {
+        let detail = format!("cell {} is {what} and is not masked", cell?);
+        Some(CellFault { check, detail })
     };
+    let faults = [fault("nan_detected", "NaN", nan), fault("inf_detected", "infinite", inf)];
+    faults.into_iter().flatten().collect()
+}
+
+fn first_non_finite(dtype: DType, cells: &[u8], masked: &[u8], start: u64) -> (Option<u64>, Option<u64>) {
+    let (true, Some(size)) = (is_inexact(dtype), dtype.size()) else { return (None, None) };
     let (mut nan, mut inf) = (None, None);
-    for (i, cell) in cells.chunks_exact(size).enumerate() {
-        let named = masked.get(i / 8).is_some_and(|byte| byte >> (7 - i % 8) & 1 == 1);
+    for (i, cell) in (start..).zip(cells.chunks_exact(size)) {
+        let byte = usize::try_from(i / 8).ok().and_then(|at| masked.get(at));
+        let named = byte.is_some_and(|byte| byte >> (7 - i % 8) & 1 == 1);
         if named || crate::encode::is_finite(dtype, cell) {
             continue;
         }

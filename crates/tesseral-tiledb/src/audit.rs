@@ -137,7 +137,6 @@ pub(crate) fn audit(
         container: container.map(|container| Arc::new(container) as Arc<dyn ContainerSource>),
         covered_bytes: coverage.covered,
         uncovered_bytes: coverage.uncovered,
-        ..AuditReport::default()
     })
 }
 

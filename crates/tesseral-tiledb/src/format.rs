@@ -41,6 +41,7 @@ impl Format for TileDbFormat {
             many_arrays: true,
             attributes: true,
             folder: true,
+            chunk_objects: false,
             encryption: true,
             lossy_codecs: &["float_scale", "scale_float"],
         }

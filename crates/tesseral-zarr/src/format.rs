@@ -50,6 +50,7 @@ impl Format for ZarrFormat {
             many_arrays: true,
             attributes: true,
             folder: true,
+            chunk_objects: true,
             lossy_codecs: &["fixedscaleoffset", "astype"],
             ..Capabilities::default()
         }

@@ -71,7 +71,7 @@ fn audit(
         }
     };
     let covered_bytes = directory.bytes.len() as u64;
-    Ok(AuditReport { container, covered_bytes, uncovered_bytes: wire::HEADER, ..AuditReport::default() })
+    Ok(AuditReport { container, covered_bytes, uncovered_bytes: wire::HEADER })
 }
 
 /// Converts cells to the oracle's representation.

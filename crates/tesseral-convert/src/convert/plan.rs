@@ -34,6 +34,11 @@ pub(crate) const CHUNK: u64 = 4 << 20;
 /// Assumed size of a variable-length cell in bytes.
 const ANY_LENGTH: u64 = 32;
 
+/// Memory of the plan of one array of a conversion, in bytes.
+const PLAN_COST: u64 = 20 << 10;
+/// Size of a plan that fits beside any memory limit, in bytes.
+const FREE_PLAN: u64 = 8 << 20;
+
 /// One array to be written.
 #[derive(Debug)]
 pub(crate) struct PlannedArray {
@@ -115,6 +120,7 @@ impl ConvertPlan {
         if !format.capabilities().create {
             return Err(Error::unsupported(format!("writing {}", format.title())));
         }
+        check_plan(source, options)?;
         let mut variables = Variables::select(source, &options.arrays)?;
         if variables.list.is_empty() {
             return Err(Error::invalid(format!("{} has no arrays", source.location())));
@@ -299,6 +305,19 @@ impl ConvertPlan {
     }
 }
 
+/// Rejects a plan of so many arrays that it does not fit into the memory limit, or into what is free.
+fn check_plan(source: &Container, options: &ConvertOptions) -> Result<()> {
+    let Some(memory) = options.execution.memory.or_else(available_memory) else { return Ok(()) };
+    let arrays = if options.arrays.is_empty() { source.len() } else { options.arrays.len() };
+    let needed = (arrays as u64).saturating_mul(PLAN_COST);
+    if needed <= memory.max(FREE_PLAN) {
+        return Ok(());
+    }
+    let what = format!("the plan of a conversion of {arrays} arrays");
+    let hint = Advice::RaiseMemory.or("convert parts of the arrays, one after another");
+    Err(Error::limit(what, needed, memory).hint(hint))
+}
+
 /// A quarter of the free memory, at most two gibibytes.
 pub(crate) fn default_memory() -> u64 {
     available_memory().map_or(512 << 20, |free| (free / 4).clamp(64 << 20, 2 << 30))
@@ -387,7 +406,8 @@ impl PlannedVariable {
         if holds.chunks {
             let along = shape.iter().zip(&chunk).map(|(extent, chunk)| extent.div_ceil((*chunk).max(1)));
             let chunks = along.fold(1_u64, u64::saturating_mul);
-            check_written_chunks(array.handle(), &array.request(&selection), chunks)?;
+            let objects = format.capabilities().chunk_objects;
+            check_written_chunks(array.handle(), &array.request(&selection), chunks, objects)?;
         }
         let dims = from.dims.iter().zip(selection.slices());
         let dims = dims.zip(&chunk).map(|((dim, slice), chunk)| dimension(dim, slice, *chunk, holds.domains));

@@ -19,6 +19,9 @@ use tesseral_dataset::{Array, CellQuery, Container};
 /// Name of the dimension of a table.
 const ROW: &str = "row";
 
+/// Minimum chunk size of a table in bytes, for any memory limit.
+const MIN_CHUNK: u64 = 64 << 10;
+
 /// A sparse array to be written as a table.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedRows {
@@ -62,7 +65,9 @@ impl PlannedRows {
             Self { specs: Vec::new(), sources, array: array.clone(), columns, select, rows: 0, chunk: 1 };
         planned.rows = planned.count()?;
         let widest = fields.iter().map(|f| f.cell_size().unwrap_or(8) as u64).max().unwrap_or(8);
-        planned.chunk = (CHUNK / widest.max(1)).clamp(1, planned.rows.max(1));
+        // Chunks of all columns are gathered at once, and are small compared to a memory limit.
+        let bytes = options.execution.memory.map_or(CHUNK, |memory| CHUNK.min((memory / 16).max(MIN_CHUNK)));
+        planned.chunk = (bytes / widest.max(1)).clamp(1, planned.rows.max(1));
         let specs = fields.into_iter().zip(attributes).map(|(field, attributes)| {
             ArraySpec::raw(ArraySchema {
                 field_attributes: None,

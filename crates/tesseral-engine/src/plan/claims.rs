@@ -16,6 +16,8 @@ const CELL_COST: u64 = 4;
 const TEXT_COST: u64 = 8;
 /// Minimum cost of writing one chunk in bytes.
 const WRITTEN_CHUNK_COST: u64 = 256;
+/// The same where every chunk is an object of its own: a file is created, written and renamed.
+const WRITTEN_OBJECT_COST: u64 = 2 << 10;
 /// Bytes that the work on one array counts as at least: a conversion keeps about 20 kB of metadata for each. A message of one
 /// small array has some 400 bytes or more, which justify that much.
 const ARRAY_COST: u64 = 24 << 10;
@@ -192,12 +194,13 @@ pub fn check_pair(handle: &Handle, request: &Request, bytes: u64) -> Result<()> 
     check_bytes(handle, request, "a source and a target chunk", bytes / 3 * 2)
 }
 
-/// Rejects writing `chunks` chunks for the positions of a request if the stored bytes do not justify the work.
+/// Rejects writing `chunks` chunks, or `objects` of one chunk each, for the positions of a request if the stored bytes do not
+/// justify the work.
 ///
 /// # Errors
 /// `Limit`; errors of the plan.
-pub fn check_written_chunks(handle: &Handle, request: &Request, chunks: u64) -> Result<()> {
-    let bytes = chunks.saturating_mul(WRITTEN_CHUNK_COST);
+pub fn check_written_chunks(handle: &Handle, request: &Request, chunks: u64, objects: bool) -> Result<()> {
+    let bytes = chunks.saturating_mul(if objects { WRITTEN_OBJECT_COST } else { WRITTEN_CHUNK_COST });
     if bytes <= handle.limits().total_expansion {
         return Ok(());
     }

@@ -42,6 +42,8 @@ pub fn summarize_by(
     .ok_or_else(refuse)?;
     let empty = Summary::new(dtype, wanted).map_err(|e| e.in_array(&schema.name))?;
     let both = Request { columns: vec![Column::Dim(dim), *column], ..request.clone() };
+    // A group is in the map, then in the result, and in a row of what is made of it.
+    let group_bytes = 3 * (size_of::<(GroupKey, Scalar, Summary)>() + 32) as u64;
     let mut found: BTreeMap<GroupKey, (Scalar, Summary)> = BTreeMap::new();
     for batch in valid_cells(handle, &both, CellOrder::Stored, options)? {
         let batch = batch?;
@@ -50,12 +52,14 @@ pub fn summarize_by(
             let row = rows[0] as usize;
             let key = key(dimension.dtype, coordinates, row);
             let coordinate = Scalar::from_le_bytes(dimension.dtype, coordinates.get(row))?;
+            if !found.contains_key(&key) {
+                let held = (found.len() as u64 + 1).saturating_mul(group_bytes);
+                options.check_memory("one row per coordinate", held).map_err(|e| e.in_array(&schema.name))?;
+            }
             let (_, summary) = found.entry(key).or_insert_with(|| (coordinate, empty.clone()));
             let picked = values.pick(&rows);
             summary.fold(picked.data(), picked.validity(), &[])?;
         }
-        let held = found.len() * (size_of::<(GroupKey, Scalar, Summary)>() + 32);
-        options.check_memory("one row per coordinate", held as u64).map_err(|e| e.in_array(&schema.name))?;
     }
     Ok(found.into_values().collect())
 }

@@ -1,5 +1,7 @@
 //! Folding of a selection into one summary, from statistics if they are exact, otherwise from cells.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use rayon::prelude::*;
 use tesseral_core::{CellLen, Error, Result, Scalar, Selection};
 use tesseral_format::{Column, PlannedChunk, Request, Target};
@@ -17,6 +19,10 @@ use crate::reduce::visit::{GroupKind, StridedView, Visitor, constant};
 
 /// Approximate number of chunks planned at once.
 const PLANNED_AT_ONCE: u64 = 2048;
+/// Number of plans after which their work is compared with what is stored.
+const PIECES_AT_ONCE: usize = 128;
+/// Bytes that a chunk without stored bytes counts as.
+const ABSENT_COST: u64 = 1024;
 /// Maximum number of plans of one operation.
 const PIECES: u64 = 16 << 10;
 
@@ -94,22 +100,32 @@ fn summarize_all(
     }
     let pieces = pieces(handle, request)?;
     let ticker = options.ticker(pieces.iter().map(|piece| piece.chunks).sum());
+    let planned = PlannedWork::default();
     let summarize_part = |piece: &SubRequest| {
         let portion = handle.portion(&piece.request)?;
-        summarize_piece(portion.as_ref().unwrap_or(handle), &piece.request, wanted, &ticker, options)
+        let handle = portion.as_ref().unwrap_or(handle);
+        summarize_piece(handle, &piece.request, wanted, &ticker, &planned, options)
     };
-    let parts: Vec<Summarized> = options.run(|| {
-        // With a memory limit the chunks of one piece at a time are shared by as many threads as fit.
-        if pieces.len() > 1 && options.memory.is_none() {
-            pieces.par_iter().map(summarize_part).collect::<Result<_>>()
-        } else {
-            pieces.iter().map(summarize_part).collect::<Result<_>>()
+    let mut whole: Option<Summarized> = None;
+    // Batches are the same for any number of threads, so that it is the same whether they are rejected.
+    for batch in pieces.chunks(PIECES_AT_ONCE) {
+        let parts: Vec<Summarized> = options.run(|| {
+            // With a memory limit the chunks of one piece at a time are shared by as many threads as fit.
+            if batch.len() > 1 && options.memory.is_none() {
+                batch.par_iter().map(summarize_part).collect::<Result<_>>()
+            } else {
+                batch.iter().map(summarize_part).collect::<Result<_>>()
+            }
+        })?;
+        planned.check(handle)?;
+        for part in parts {
+            match &mut whole {
+                Some(whole) => whole.merge(&part)?,
+                None => whole = Some(part),
+            }
         }
-    })?;
-    let mut parts = parts.into_iter();
-    let mut whole = parts.next().ok_or_else(|| Error::internal("a selection without pieces"))?;
-    parts.try_for_each(|part| whole.merge(&part))?;
-    Ok(whole)
+    }
+    whole.ok_or_else(|| Error::internal("a selection without pieces"))
 }
 
 /// Folds columns of a sparse array, part by part if it has very many chunks.
@@ -158,6 +174,30 @@ fn check_cells(handle: &Handle, request: &Request) -> Result<()> {
     Ok(())
 }
 
+/// Chunks that were planned so far, piece by piece: unwritten ones take time as well.
+#[derive(Debug, Default)]
+struct PlannedWork {
+    absent: AtomicU64,
+    stored: AtomicU64,
+}
+
+impl PlannedWork {
+    fn add(&self, chunks: &[PlannedChunk]) {
+        let absent = chunks.iter().filter(|chunk| chunk.parts.is_empty()).count() as u64;
+        let stored = chunks.iter().map(PlannedChunk::stored_bytes).fold(0, u64::saturating_add);
+        self.absent.fetch_add(absent, Ordering::Relaxed);
+        self.stored.fetch_add(stored, Ordering::Relaxed);
+    }
+
+    /// Rejects more chunks without stored bytes than the bytes of the others justify.
+    fn check(&self, handle: &Handle) -> Result<()> {
+        let (absent, stored) = (self.absent.load(Ordering::Relaxed), self.stored.load(Ordering::Relaxed));
+        let cost = absent.saturating_mul(ABSENT_COST);
+        let checked = handle.limits().check_total("unwritten chunks", cost, stored);
+        checked.map_err(|e| e.in_array(&handle.schema().name))
+    }
+}
+
 /// A part of a request that is planned separately.
 struct SubRequest {
     request: Request,
@@ -193,6 +233,7 @@ fn summarize_piece(
     request: &Request,
     wanted: StatSet,
     ticker: &Ticker<'_>,
+    planned: &PlannedWork,
     options: &Options,
 ) -> Result<Summarized> {
     let number = match request.columns.as_slice() {
@@ -207,6 +248,7 @@ fn summarize_piece(
         Ok((all && stats()?) || constant(handle, chunk, number).is_some())
     };
     let prepared = PreparedRead::divided(handle, request, options, &known)?;
+    planned.add(&prepared.plan.chunks);
     let visitor = Visitor::new(handle, &prepared);
     if prepared.bytes > handle.limits().total_expansion {
         let mut decoded = Vec::new();

@@ -12,7 +12,6 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::error::{Result, TensogramError};
 use super::options::DecodeOptions;
 use crate::array::Object;
-use crate::compress::decode_mask;
 use crate::decode::{decode as decode_cells, decode_window, window};
 use crate::frame_reader::FrameReader;
 use crate::message::Message;
@@ -349,17 +348,11 @@ impl<I: Input> ObjectDecoder<'_, I> {
 
     /// Bit set of masked cells, most significant bit first; `None` without masks.
     pub(crate) fn masked(&self) -> Result<Vec<u8>> {
-        let count = self.object.cells;
-        let len = usize::try_from(count.div_ceil(8))
-            .map_err(|_| Error::limit("a mask", count, usize::MAX as u64))?;
-        let mut named = Vec::new();
-        for (mask, span) in &self.object.masks {
-            let mut bits = alloc::zeroed(OBJECT, len)?;
-            decode_mask(mask, &self.piece(span)?, count, &mut bits, &mut Scratch::default().contexts)?;
-            alloc::resize(OBJECT, &mut named, len, 0)?;
-            named.iter_mut().zip(bits).for_each(|(named, bits)| *named |= bits);
+        let mut blobs = Vec::new();
+        for (_, span) in &self.object.masks {
+            blobs.push(self.piece(span)?);
         }
-        Ok(named)
+        Ok(self.object.masked(&blobs)?)
     }
 
     /// Decodes a range of cells; all cells unless the pipeline [seeks](Pipeline::seeks).

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tesseral_core::{Finding, Severity};
+use tesseral_core::{Cancel, Finding, Severity};
 use tesseral_format::Depth;
 
 use super::error::Result;
@@ -168,6 +168,7 @@ fn check(
         depth,
         canonical: options.canonical,
         payloads: true,
+        cancel: &Cancel::default(),
         report: &mut |finding| findings.push(finding),
         failures: 0,
         covered: 0,

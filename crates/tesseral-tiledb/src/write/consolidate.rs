@@ -13,7 +13,7 @@ mod merge;
 
 use std::sync::Arc;
 
-use tesseral_core::{Error, Region, Result};
+use tesseral_core::{Advice, Error, Region, Result};
 use tesseral_format::{Consolidate, Consolidated, TimeRange};
 use tesseral_store::StoreExt;
 
@@ -29,9 +29,14 @@ use crate::open::folder_name;
 use crate::wire::metadata;
 use crate::wire::name::{self, Name};
 use crate::wire::primitive::{put_text64, put_u32, put_u64};
+use crate::wire::schema::Schema;
 
 /// Number of fragments of a sparse array merged in one step: memory holds one tile of each.
 const SPARSE_STEP: usize = 256;
+/// Assumed size of a variable-length cell in bytes.
+const ANY_LENGTH: u64 = 32;
+/// Memory that is allowed under any limit, in bytes.
+const ALWAYS: u64 = 8 << 20;
 /// Number of fragments of a dense array painted in one step. Each step writes the cells of the previous ones again.
 const DENSE_STEP: usize = 1024;
 /// Number of footers read in one request.
@@ -71,7 +76,8 @@ pub(crate) fn fragments(opened: &ArraySnapshot, what: &Consolidate) -> Result<Co
         if worth && (wire.sparse || !hides(&before, &run.regions)) {
             out.replaced.extend(run.entries.iter().map(|entry| entry.name.clone()));
             let made = if wire.sparse {
-                merge_in_steps(opened, run.entries, SPARSE_STEP)?
+                let step = sparse_step(&opened.opening.current.wire, run.cells, what.memory)?;
+                merge_in_steps(opened, run.entries, step)?
             } else {
                 paint_in_steps(opened, run.entries, DENSE_STEP)?
             };
@@ -88,6 +94,31 @@ struct FragmentRun {
     entries: Vec<FragmentEntry>,
     /// Placements of fragments of a dense array.
     regions: Vec<Region>,
+    /// Number of cells of all fragments of a sparse array.
+    cells: u64,
+}
+
+/// Number of fragments of a sparse array that are merged at once: as many as there is memory for, of which each has a tile and the
+/// result has one.
+fn sparse_step(schema: &Schema, cells: u64, memory: Option<u64>) -> Result<usize> {
+    let Some(memory) = memory else { return Ok(SPARSE_STEP) };
+    let dims = schema.dims.iter().map(|dim| if dim.var { ANY_LENGTH } else { dim.datatype.size() as u64 });
+    let attributes = schema.attributes.iter().map(|attribute| {
+        let size = if attribute.var() { ANY_LENGTH } else { attribute.cell_size() as u64 };
+        size + u64::from(attribute.nullable)
+    });
+    let cell = dims.chain(attributes).fold(0_u64, u64::saturating_add);
+    let tile = schema.capacity.min(cells);
+    // A tile that is read has a write time and a sort key per cell; one that is written has three times, and is held encoded too.
+    let read = tile.saturating_mul(cell + 8 + 8 * schema.dims.len() as u64).max(1);
+    let written = tile.saturating_mul(2 * cell + 24);
+    let needed = written.saturating_add(read.saturating_mul(2));
+    if needed > memory.max(ALWAYS) {
+        let what = "two tiles that are merged, and the result,";
+        return Err(Error::limit(what, needed, memory).hint(Advice::RaiseMemory));
+    }
+    let fitting = memory.saturating_sub(written) / read;
+    Ok(usize::try_from(fitting).unwrap_or(SPARSE_STEP).clamp(2, SPARSE_STEP))
 }
 
 /// Merges fragments of a sparse array, `step` at a time, then the results. Returns the names of all new fragments.
@@ -167,6 +198,7 @@ fn runs(opened: &ArraySnapshot, what: &Consolidate) -> Result<Vec<FragmentRun>> 
         }
         processed = of_fragment;
         if let Some(run) = runs.last_mut() {
+            run.cells = run.cells.saturating_add(fragment.total_cells());
             run.regions.extend(fragment.placement.map(|placement| placement.region));
             run.entries.push(fragment.entry);
         }

@@ -19,7 +19,7 @@ use crate::paint::dense::{self, fixed_size};
 use crate::plan::blocks::Blocks;
 use crate::plan::claims::{check_results, check_total, work_space};
 use crate::plan::condition::may_hold;
-use crate::plan::subdivide::divisible;
+use crate::plan::subdivide::{divisible, narrowable, oversized};
 use crate::reduce::axes::reduce;
 use crate::reduce::summary::summarize;
 
@@ -183,13 +183,21 @@ fn cut_units(
     // A small limit is shared by the concurrent units; other limits do not change how sums round.
     let bytes = options.memory.map_or(bytes, |memory| bytes.min((memory / 16).max(1)));
     let bytes = most.map_or(bytes, |most| bytes.min(most));
-    let cells = (bytes / row_size(handle, &numbers)?).max(1);
+    let row = row_size(handle, &numbers)?;
+    let cells = (bytes / row).max(1);
     let chunk = handle.schema().chunk_shape.clone().unwrap_or_default();
     // A large chunk is divided where its parts decode independently; otherwise it would be decoded once per part. A small chunk is
     // a unit where a condition may skip it.
     let large = chunk.iter().fold(1_u64, |n, extent| n.saturating_mul(*extent)) > cells;
     let first = Request { columns: vec![Column::Field(numbers[0])], ..request.clone() };
-    let apart = if large { !divisible(handle, &first)? } else { request.condition.is_some() };
+    // Under a memory limit a chunk too large for it is divided where its parts are fetched separately, too.
+    let chunk_bytes = chunk.iter().fold(row, |n, extent| n.saturating_mul(*extent));
+    let pieces = options.memory.is_some_and(|memory| oversized(chunk_bytes, memory));
+    let apart = if large {
+        !(divisible(handle, &first)? || pieces && narrowable(handle, &first)?)
+    } else {
+        request.condition.is_some()
+    };
     let parts = match apart.then(|| by_chunk(handle, &selection)).flatten() {
         Some(parts) => parts,
         None => Blocks::new(&selection, &chunk, cells).collect(),
