@@ -13,6 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import claims_interchange as interchange
 import hostile_tgm as tgm
 import hostile_tiledb
 from common import TET, need
@@ -52,7 +53,7 @@ def commands(path, out):
     yield "verify full", ["verify", path, "--full"]
     yield "repair", ["repair", path]
     yield "recover", ["recover", "-f", path, out / f"recovered{path.suffix}"]
-    for form in ("tet", "tgm", "tiledb"):
+    for form in ("tet", "tgm", "tiledb", "zarr"):
         yield f"convert {form}", ["convert", "-f", path, out / f"out.{form}", "--to", form]
     yield "convert npy", ["convert", "-f", path, out / "out.npy"]
     yield "rechunk", ["rechunk", "-f", path, out / "rechunked.tet", "--chunk", "0=3"]
@@ -65,7 +66,7 @@ def commands(path, out):
 
 def dataset(path):
     """The name of the first array, as queries give it."""
-    return {".tet": "a", ".tgm": "0/0", ".npy": path.stem}.get(path.suffix, "a")
+    return {".tgm": "0/0", ".npy": path.stem}.get(path.suffix, "a")
 
 
 #: Starts commands from a process of its own, because the peak of a child counts what its parent held when it was started.
@@ -369,14 +370,26 @@ def npy_file(shape, content=b"", descr="<f8"):
     return b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode() + content
 
 
-def crafted_cases():
-    cases = [(f"crafted {name}{ending}", ending, bytes(content)) for name, ending, content in crafted()]
-    need(all(len(content) <= MIB for _, _, content in cases), [(name, len(c)) for name, _, c in cases if len(c) > MIB])
+def crafted_cases(made):
+    cases = [(f"crafted {name}{ending}", ending, content) for name, ending, content in made]
+    need(all(size(content) <= MIB for _, _, content in cases), [(name, size(c)) for name, _, c in cases if size(c) > MIB])
     return cases
 
 
-KINDS = {"crafted": crafted_cases, "tet": lambda: [*tet_claims(0), *tet_claims(1)], "tgm": lambda: list(tgm_claims()), "tiledb": lambda: list(tiledb_claims()),
-         "npy": lambda: list(npy_claims())}
+def size(content):
+    """Bytes of a file, or of all files of a folder."""
+    return sum(map(len, content.values())) if isinstance(content, dict) else len(content)
+
+
+def interchange_cases(folder):
+    return crafted_cases([*interchange.crafted_netcdf3(), *interchange.crafted_zarr(), *interchange.crafted_hdf5(folder / "h5")])
+
+
+KINDS = {"crafted": lambda _: crafted_cases(crafted()), "interchange": interchange_cases,
+         "tet": lambda _: [*tet_claims(0), *tet_claims(1)], "tgm": lambda _: list(tgm_claims()), "tiledb": lambda _: list(tiledb_claims()),
+         "npy": lambda _: list(npy_claims()), "netcdf3": lambda _: list(interchange.netcdf3_claims(boundaries)),
+         "hdf5": lambda _: interchange.hdf5_claims(),
+         "zarr": lambda _: list(interchange.zarr_claims(boundaries, integers, changed))}
 
 
 def made(case, folder):
@@ -385,7 +398,11 @@ def made(case, folder):
     path = folder / f"case{ending}"
     if path.is_dir():
         shutil.rmtree(path)
-    if ending:
+    if isinstance(content, dict):
+        for name, part in content.items():
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_bytes(part)
+    elif ending:
         path.write_bytes(content)
     else:
         fixture, change = content
@@ -416,7 +433,7 @@ def soak(kind, folder, count, seed=1):
     """`count` of the claims of a format, each under every command; fewer claims meet a few commands."""
     folder = folder / kind
     folder.mkdir()
-    cases = KINDS[kind]()
+    cases = KINDS[kind](folder)
     chance = random.Random(seed)
     some = cases if count >= len(cases) else chance.sample(cases, count)
     measured = Runner()

@@ -93,7 +93,11 @@ fn candidates(shape: &[u64], cell: u64) -> Vec<Coords> {
     let all = Region::from_shape(shape).cells().unwrap_or(u64::MAX).saturating_mul(cell);
     let mut out = vec![Coords::new()];
     for n in shape {
-        let extents = extents(*n, base);
+        let mut extents = extents(*n, base);
+        // Of very many dimensions the last ones are whole.
+        if extents.len() as u64 * out.len() as u64 > TRIED {
+            extents = vec![(*n).max(1)];
+        }
         out = out
             .iter()
             .flat_map(|head| extents.iter().map(|e| head.iter().copied().chain([*e]).collect()))
@@ -107,7 +111,9 @@ fn candidates(shape: &[u64], cell: u64) -> Vec<Coords> {
 }
 
 fn weigh(shape: &[u64], cell: u64, chunk: &[u64], reads: &[Selection], current: bool) -> ChunkAdvice {
-    let chunk_cells: u64 = chunk.iter().zip(shape).map(|(c, n)| (*c).min((*n).max(1))).product();
+    let product = |factors: &mut dyn Iterator<Item = u64>| factors.fold(1_u64, u64::saturating_mul);
+    let chunk_cells = product(&mut chunk.iter().zip(shape).map(|(c, n)| (*c).min((*n).max(1))));
+    let chunk_bytes = chunk_cells.saturating_mul(cell);
     let cost = |selection: &Selection| {
         let chunks: f64 = selection
             .slices()
@@ -127,13 +133,13 @@ fn weigh(shape: &[u64], cell: u64, chunk: &[u64], reads: &[Selection], current: 
             })
             .product();
         let wanted = selection.cells().unwrap_or(u64::MAX).saturating_mul(cell);
-        ReadCost { wanted, bytes: chunks * (chunk_cells * cell) as f64, chunks }
+        ReadCost { wanted, bytes: chunks * chunk_bytes as f64, chunks }
     };
     let reads: Vec<ReadCost> = reads.iter().map(cost).collect();
     ChunkAdvice {
         chunk_shape: chunk.to_vec(),
-        chunk_bytes: chunk_cells * cell,
-        chunks: shape.iter().zip(chunk).map(|(n, c)| n.div_ceil(*c)).product(),
+        chunk_bytes,
+        chunks: product(&mut shape.iter().zip(chunk).map(|(n, c)| n.div_ceil((*c).max(1)))),
         cost: reads.iter().map(|r| r.bytes + r.chunks * TOUCH).sum(),
         reads,
         current,
@@ -168,8 +174,9 @@ mod tests {
 
     #[test]
     fn the_number_of_candidates_is_bounded() {
-        let shape = [64; 8];
-        assert!(candidates(&shape, 4).len() as u64 <= TRIED);
+        for shape in [&[64; 8][..], &[2; 32], &[1 << 40; 32]] {
+            assert!(candidates(shape, 4).len() as u64 <= TRIED);
+        }
         assert!(!candidates(&[3], 4).is_empty());
         assert!(!candidates(&[], 4).is_empty());
     }

@@ -3,17 +3,20 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use tesseral_core::{Attributes, Error, ErrorKind, Finding, HistoryRow, Result};
+use tesseral_core::{Attributes, Error, ErrorKind, Finding, HistoryRow, Limits, Result};
 use tesseral_format::{
     ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, Format, OpenOptions, Probe, Sniff,
 };
 use tesseral_store::{Store, StoreExt};
 
 use crate::array::{NetCdf3Array, Records};
-use crate::header::{Header, MAGIC};
+use crate::header::{Header, MAGIC, NetCdf3Variable};
 
 /// Number of bytes that are read first: most headers are shorter.
 const FIRST: u64 = 64 << 10;
+
+/// Number of dimensions that are described: a header can have very many.
+const SHOWN_DIMS: usize = 10_000;
 
 /// NetCDF classic files.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +28,10 @@ struct NetCdf3Container {
     store: Arc<dyn Store>,
     header: Header,
     records: Records,
-    arrays: Vec<Arc<NetCdf3Array>>,
+    /// Name of the file for errors, and its length.
+    object: String,
+    len: u64,
+    limits: Limits,
 }
 
 impl NetCdf3Container {
@@ -33,12 +39,17 @@ impl NetCdf3Container {
         let (object, len) = (store.describe(""), store.len("")?);
         let header = read_header(&*store, len, &object, options)?;
         let records = Records::from_header(&header, len, &object)?;
-        let array = |variable| {
+        let opened = Self { store, header, records, object, len, limits: options.limits };
+        for variable in &opened.header.variables {
             options.cancel.check()?;
-            NetCdf3Array::new(&header, variable, records, len, &object, options.limits).map(Arc::new)
-        };
-        let arrays = header.variables.iter().map(array).collect::<Result<_>>()?;
-        Ok(Self { store, header, records, arrays })
+            opened.array_of(variable)?;
+        }
+        Ok(opened)
+    }
+
+    /// The array of a variable. Headers can have very many of them, so arrays are made when they are asked for.
+    fn array_of(&self, variable: &NetCdf3Variable) -> Result<NetCdf3Array> {
+        NetCdf3Array::new(&self.header, variable, self.records, self.len, &self.object, self.limits)
     }
 }
 
@@ -68,7 +79,7 @@ impl ContainerSource for NetCdf3Container {
     }
 
     fn len(&self) -> usize {
-        self.arrays.len()
+        self.header.variables.len()
     }
 
     fn name(&self, index: usize) -> &str {
@@ -76,8 +87,8 @@ impl ContainerSource for NetCdf3Container {
     }
 
     fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
-        match self.arrays.get(index) {
-            Some(array) => Ok(Arc::clone(array) as Arc<dyn ArraySource>),
+        match self.header.variables.get(index) {
+            Some(variable) => Ok(Arc::new(self.array_of(variable)?)),
             None => {
                 let names = self.header.variables.iter().map(|variable| variable.name.clone()).collect();
                 Err(Error::not_found("array", index.to_string(), names))
@@ -94,7 +105,7 @@ impl ContainerSource for NetCdf3Container {
     }
 
     fn details(&self) -> serde_json::Value {
-        let dims = self.header.dims.iter().map(|dim| {
+        let dims = self.header.dims.iter().take(SHOWN_DIMS).map(|dim| {
             let unlimited = dim.len == 0;
             let len = if unlimited { self.records.count } else { dim.len };
             json!({"name": dim.name, "length": len, "unlimited": unlimited})
@@ -105,6 +116,7 @@ impl ContainerSource for NetCdf3Container {
             "records": self.records.count,
             "record_bytes": self.records.size,
             "dimensions": dims.collect::<Vec<_>>(),
+            "dimension_count": self.header.dims.len(),
         })
     }
 }

@@ -29,6 +29,8 @@ use crate::wire::key::KeyEncoding;
 use crate::wire::node::ArrayMetadata;
 use crate::wire::shard::{IndexLayout, ShardIndex};
 
+/// Bytes that looking for a chunk that does not exist, and planning it, counts as.
+const ABSENT_COST: u64 = 1024;
 /// Size of the shard indexes that an array keeps, in bytes.
 const KEPT_INDEXES: usize = 32 << 20;
 
@@ -373,8 +375,17 @@ impl ArraySource for ZarrArray {
         if self.grid.total() > 0 {
             let touched = self.grid.touched(selection);
             self.limits.check_plan(touched.remaining())?;
+            // A shape can claim any number of unwritten chunks, and each is looked for.
+            let (mut absent, mut stored) = (0_u64, 0_u64);
             for coords in touched {
-                plan.chunks.push(self.planned(&coords, &request.columns)?);
+                let chunk = self.planned(&coords, &request.columns)?;
+                stored = stored.saturating_add(chunk.stored_bytes());
+                if chunk.parts.is_empty() {
+                    absent += 1;
+                    let checked = self.limits.check_total("unwritten chunks", absent * ABSENT_COST, stored);
+                    checked.map_err(|e| e.in_array(&self.schema.name))?;
+                }
+                plan.chunks.push(chunk);
             }
         }
         Ok(plan)
