@@ -48,6 +48,14 @@ def test_hostile_files_end_as_their_rules_say():
 
 def test_claimed_sizes_take_little_time_and_memory():
     rows = soak("claims")
-    assert [row[1] for row in rows] == ["crafted", "tet", "tgm", "tiledb", "npy"], rows
+    assert [row[1] for row in rows] == ["crafted", "interchange", "tet", "tgm", "tiledb", "npy", "netcdf3", "hdf5", "zarr"], rows
     figures = [json.loads(row[4]) for row in rows]
     assert all(f["runs"] >= 40 and f["most_mib"] <= 64 for f in figures), figures
+
+
+def test_deep_verification_detects_flips_by_statistics():
+    rows = soak("deep")
+    assert [row[1] for row in rows] == ["dense", "sparse"], rows
+    for row in rows:
+        figures = json.loads(row[4])
+        assert "skipped" in figures or figures["int32"]["hidden"] == figures["float32"]["hidden"] == 0, row
