@@ -339,6 +339,98 @@ fn small_files_with_huge_declared_sizes_use_little_memory() {
     assert!(limits > 20, "{limits}");
 }
 
+/// A NetCDF classic file of 64-bit sizes with one variable of two dimensions, the first of which counts records.
+fn netcdf3(records: u64, extent: u64) -> Vec<u8> {
+    let name = |text: &[u8]| [&(text.len() as u64).to_be_bytes()[..], text, &[0; 3]].concat();
+    let mut out = b"CDF\x05".to_vec();
+    let (number, tag) = (|n: u64| n.to_be_bytes().to_vec(), |n: u32| n.to_be_bytes().to_vec());
+    out.extend([number(records), tag(10), number(2)].concat());
+    out.extend([name(b"t"), number(0), name(b"x"), number(extent)].concat());
+    // No attributes, one variable over both dimensions.
+    out.extend([tag(0), number(0), tag(11), number(1), name(b"a"), number(2), number(0), number(1)].concat());
+    out.extend([tag(0), number(0), tag(5), number(4)].concat());
+    let begin = out.len() as u64 + 8;
+    out.extend(begin.to_be_bytes());
+    out.extend([0; 48]);
+    out
+}
+
+/// A Zarr array of `shape` and `chunk`, with one chunk of gzip or without.
+fn zarr(folder: &Path, name: &str, shape: u64, chunk: u64, stored: Option<&[u8]>) -> PathBuf {
+    let path = folder.join(name);
+    let codecs = match stored {
+        Some(_) => {
+            serde_json::json!([{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "zstd", "configuration": {"level": 1, "checksum": false}}])
+        }
+        None => serde_json::json!([{"name": "bytes", "configuration": {"endian": "little"}}]),
+    };
+    let metadata = serde_json::json!({
+        "zarr_format": 3, "node_type": "array", "shape": [shape], "data_type": "uint8", "fill_value": 0, "attributes": {},
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [chunk]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}}, "codecs": codecs,
+    });
+    fs::create_dir_all(path.join("c")).unwrap();
+    fs::write(path.join("zarr.json"), metadata.to_string()).unwrap();
+    if let Some(stored) = stored {
+        fs::write(path.join("c/0"), stored).unwrap();
+    }
+    path
+}
+
+/// Files of formats that are only read, or of other libraries.
+fn interchange_claims(folder: &Path) -> Vec<PathBuf> {
+    let mut paths = vec![
+        zarr(folder, "cells.zarr", 1 << 50, 1, None),
+        zarr(folder, "absent.zarr", 1 << 50, 1 << 50, None),
+        zarr(folder, "many.zarr", 1 << 24, 1, None),
+        zarr(folder, "bomb.zarr", 1 << 30, 1 << 30, Some(&zeros(1 << 30))),
+    ];
+    for (name, records, extent) in
+        [("records.nc", 1 << 40, 3), ("fixed.nc", 1, 1 << 60), ("both.nc", 1 << 31, 1 << 31)]
+    {
+        paths.push(folder.join(name));
+        fs::write(folder.join(name), netcdf3(records, extent)).unwrap();
+    }
+    // Integers of HDF5 files are anywhere: boundary values at many places.
+    for name in ["earliest.h5", "latest.h5"] {
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hdf5").join(name);
+        let whole = fs::read(fixture).unwrap();
+        for at in (0..whole.len() - 8).step_by(797) {
+            for value in [u64::MAX >> 1, 1 << 32] {
+                let mut changed = whole.clone();
+                changed[at..at + 8].copy_from_slice(&value.to_le_bytes());
+                let path = folder.join(format!("{at}-{value:x}-{name}"));
+                fs::write(&path, changed).unwrap();
+                paths.push(path);
+            }
+        }
+    }
+    paths
+}
+
+#[test]
+fn interchange_files_with_huge_declared_sizes_use_little_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut limits = 0;
+    for path in interchange_claims(folder.path()) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let target = folder.path().join("out.tet");
+        type Operation<'a> = (&'a str, Box<dyn FnOnce() -> Result<()> + 'a>);
+        let operations: Vec<Operation<'_>> = vec![
+            ("read", Box::new(|| read(&path))),
+            ("aggregate", Box::new(|| aggregate(&path))),
+            ("verify", Box::new(|| verify(&path))),
+            ("convert", Box::new(|| convert(&path, &target))),
+        ];
+        for (operation, run) in operations {
+            if let Err(error) = bounded(&format!("{name}: {operation}"), run) {
+                limits += u32::from(matches!(error.kind(), ErrorKind::Limit { .. }));
+            }
+        }
+    }
+    assert!(limits > 5, "{limits}");
+}
+
 /// Constant objects are verified and aggregated without decoding their cells.
 #[test]
 fn constant_objects_need_no_cells() {

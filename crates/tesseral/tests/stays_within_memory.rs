@@ -12,6 +12,7 @@ use tesseral::{
     Append, ArrayId, ArraySchema, ArraySpec, CodecSpec, ColumnData, ConvertOptions, Create, DType,
     DiffOptions, ErrorKind, InputOrder, Open, Options, Region,
 };
+use tesseral_format::{AuditOptions, Depth};
 
 /// Currently allocated bytes, and the peak since the last measurement.
 static NOW: AtomicUsize = AtomicUsize::new(0);
@@ -226,38 +227,167 @@ fn verifying_stays_within_the_limit() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let open = limited();
         let format = tesseral::recognize(&*open.store(&path).unwrap()).unwrap();
-        for deep in [false, true] {
-            let checked = bounded(&format!("{name}: verify, deep {deep}"), || {
-                let options = open.execution_options();
-                let format_options = open.format_options();
-                tesseral_engine::verify(
-                    format,
-                    open.store(&path).unwrap(),
-                    format_options,
-                    deep,
-                    options,
-                    &mut |_| {},
-                )
+        // Formats without rules of their own check the same at both depths.
+        let full = name.ends_with(".tgm").then_some(Depth::Full);
+        for depth in [Depth::Usual, Depth::Deep].into_iter().chain(full) {
+            let checked = bounded(&format!("{name}: verify, {depth:?}"), || {
+                let checks = AuditOptions { open: open.format_options().clone(), depth, canonical: false };
+                let store = open.store(&path).unwrap();
+                tesseral_engine::verify_to(format, store, &checks, open.execution_options(), &mut |_| {})
             });
             assert!(checked.unwrap().ok, "{name}");
         }
     }
 }
 
+/// Rules of a format for its cells are checked piece by piece; the cell is counted from the start of the object.
+#[test]
+fn a_full_verification_names_a_cell_of_a_later_piece() {
+    use std::os::unix::fs::FileExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nan.tgm");
+    let (schema, mut values) = (ArraySchema::dense("a", DType::Float32, &SHAPE, &SHAPE), cells());
+    let at = 7_000_000;
+    values[4 * at..4 * at + 4].copy_from_slice(&1234.5_f32.to_le_bytes());
+    let mut session = Create::new().without_digests().begin(&path, "tensogram").unwrap();
+    let id = session.add(&ArraySpec::raw(schema)).unwrap();
+    session.write(id, &values).unwrap();
+    session.commit().unwrap();
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let start = bytes.windows(64).position(|window| *window == values[..64]).unwrap();
+    file.write_all_at(&f32::NAN.to_le_bytes(), (start + 4 * at) as u64).unwrap();
+    let mut found = Vec::new();
+    let open = limited();
+    let format = tesseral::recognize(&*open.store(&path).unwrap()).unwrap();
+    bounded("verify", || {
+        let checks =
+            AuditOptions { open: open.format_options().clone(), depth: Depth::Full, canonical: false };
+        let store = open.store(&path).unwrap();
+        tesseral_engine::verify_to(format, store, &checks, open.execution_options(), &mut |finding| {
+            found.push(finding);
+        })
+        .unwrap();
+    });
+    let failed: Vec<_> =
+        found.iter().filter(|finding| !finding.ok && finding.check == "nan_detected").collect();
+    assert!(matches!(failed.as_slice(), [one] if one.detail.contains("7000000")), "{found:?}");
+}
+
+/// Cells that are distributed one by one come from pieces of a large chunk, too.
+#[test]
+fn quantiles_stay_within_the_limit() {
+    use tesseral_engine::fold::{AxisRole, Fold, Reducer, fold};
+    let folder = tempfile::tempdir().unwrap();
+    let path = source(folder.path(), "one.tet", "tet", SHAPE[0], None);
+    let array = limited().open(&path).unwrap().array_at(0).unwrap();
+    let wanted = Fold::new(vec![Reducer::Sketch(0.01)], vec![AxisRole::Reduce; 2]);
+    let request = array.request(&array.all().unwrap());
+    bounded("a sketch", || fold(array.handle(), &request, &wanted, array.options()).map(drop).unwrap());
+}
+
+/// One row per coordinate takes memory: more of them than the limit has room for are rejected with the size needed.
+#[test]
+fn statistics_of_too_many_coordinates_are_rejected() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sparse");
+    let count = 64 << 10;
+    let document = serde_json::json!({
+        "sparse": true, "capacity": 4096,
+        "dims": [{"name": "x", "dtype": "int64", "domain": [0, 2 * count], "tile": 4096}],
+        "fields": [{"name": "a", "dtype": "float64"}],
+    });
+    Create::new().declare(&path, "tiledb", &document).unwrap().commit().unwrap();
+    let places: Vec<u8> = (0..count as i64).flat_map(i64::to_le_bytes).collect();
+    let columns = [&places, &places].map(|values| ColumnData::Fixed { values, validity: None });
+    let session = Append::new().begin(&path).unwrap();
+    session.write_cells(ArrayId(0), &columns, InputOrder::Unordered).unwrap();
+    session.commit().unwrap();
+    let array = limited().open(&path).unwrap().array_at(0).unwrap();
+    let query = array.cells().unwrap().only(&[tesseral::Column::Field(0)]);
+    let error = bounded("statistics by coordinate", || {
+        let request = query.request();
+        tesseral_engine::summarize_by(array.handle(), &request, 0, StatSet::ALL, array.options()).unwrap_err()
+    });
+    assert!(matches!(error.kind(), ErrorKind::Limit { .. }), "{error}");
+}
+
+/// Fragments are merged a few at a time under a limit, and not at all when two tiles do not fit.
+#[test]
+fn consolidation_of_sparse_fragments_stays_within_the_limit() {
+    use tesseral::Consolidate;
+    let folder = tempfile::tempdir().unwrap();
+    // Small tiles are merged three at a time. Two large ones do not fit.
+    for (capacity, count, parts, fits) in [(2048, 8 << 10, 6, true), (128 << 10, 128 << 10, 2, false)] {
+        let path = folder.path().join(capacity.to_string());
+        let document = serde_json::json!({
+            "sparse": true, "capacity": capacity,
+            "dims": [{"name": "x", "dtype": "int64", "domain": [0, 16 * count], "tile": 4096}],
+            "fields": [{"name": "a", "dtype": "float64"}, {"name": "b", "dtype": "float64"}],
+        });
+        Create::new().declare(&path, "tiledb", &document).unwrap().commit().unwrap();
+        for part in 0..parts {
+            let places: Vec<u8> = (0..count).flat_map(|i: i64| (8 * i + part).to_le_bytes()).collect();
+            let columns =
+                [&places, &places, &places].map(|values| ColumnData::Fixed { values, validity: None });
+            let session = Append::new().timestamp(1 + part.unsigned_abs()).begin(&path).unwrap();
+            session.write_cells(ArrayId(0), &columns, InputOrder::Unordered).unwrap();
+            session.commit().unwrap();
+        }
+        let open = Open::new();
+        let edit = tesseral::edit_store(open.store(&path).unwrap(), open.format_options()).unwrap();
+        let memory = Some(400 << 10);
+        let done =
+            bounded("consolidate", || edit.consolidate(&Consolidate { memory, ..Consolidate::default() }));
+        match done {
+            Ok(done) => assert!(fits && done.made.len() == 1 && done.replaced.len() > 6, "{done:?}"),
+            Err(error) => {
+                let ErrorKind::Limit { asked, allowed, .. } = error.kind() else { panic!("{error}") };
+                assert!(!fits && asked > allowed, "{error}");
+            }
+        }
+        let array = open.open(&path).unwrap().array_at(0).unwrap();
+        let cells = array.cells().unwrap().summary("a", StatSet::COUNTS).unwrap();
+        assert_eq!(cells.count(), (parts * count).unsigned_abs());
+    }
+}
+
+/// A plan takes memory for every array, so that very many arrays need more than a small limit has.
+#[test]
+fn conversions_of_too_many_arrays_are_rejected() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = folder.path().join("one.tgm");
+    let mut session = Create::new().begin(&one, "tensogram").unwrap();
+    let id = session.add(&ArraySpec::raw(ArraySchema::dense("a", DType::Float32, &[2], &[2]))).unwrap();
+    session.write(id, &[0; 8]).unwrap();
+    session.commit().unwrap();
+    let many = folder.path().join("many.tgm");
+    std::fs::write(&many, std::fs::read(&one).unwrap().repeat(2000)).unwrap();
+    let options = ConvertOptions::new().execution(limited().execution_options().clone());
+    let opened = limited().open(&many).unwrap();
+    let error = bounded("convert", || {
+        tesseral::convert(&opened, folder.path().join("out.tet"), &options).unwrap_err()
+    });
+    let ErrorKind::Limit { asked, .. } = error.kind() else { panic!("{error}") };
+    assert!(*asked > 2000 * 1024, "{error}");
+}
+
 #[test]
 fn a_changed_byte_of_a_chunk_read_in_ranges_is_detected() {
     use std::os::unix::fs::FileExt;
     let folder = tempfile::tempdir().unwrap();
-    for path in [
-        source(folder.path(), "one.tet", "tet", SHAPE[0], None),
-        source(folder.path(), "plain.tgm", "tensogram", 0, None),
+    let last = format!("0={}:{}", SHAPE[0] - 1, SHAPE[0]);
+    for (path, damaged) in [
+        // The digest covers the whole object: the first range is an error, too.
+        (source(folder.path(), "plain.tgm", "tensogram", 0, None), "0=0:1"),
+        // Digests cover blocks.
+        (source(folder.path(), "one.tet", "tet", SHAPE[0], None), last.as_str()),
     ] {
-        // In the last range, while the first is read: the digest covers the chunk.
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-        file.write_all_at(b"changed", 31 << 20).unwrap();
+        file.write_all_at(b"changed", (32 << 20) - 256).unwrap();
         let array = limited().open(&path).unwrap().array_at(0).unwrap();
-        let first = array.select(["0=0:1"]).unwrap();
-        let error = bounded("read", || array.read(&first).unwrap_err());
+        let range = array.select([damaged]).unwrap();
+        let error = bounded("read", || array.read(&range).unwrap_err());
         assert!(matches!(error.kind(), ErrorKind::Corrupt { .. }), "{error}");
         assert!(array.summary(&array.all().unwrap(), StatSet::ALL).is_err());
     }
