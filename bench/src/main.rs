@@ -160,7 +160,7 @@ fn open(args: &Args) -> Result<Outcome> {
         let mut all: Vec<Value> = Vec::new();
         for index in 0..container.len() {
             let array = container.array_at(index)?;
-            let plan = array.handle().source().plan(&array.request(&array.all()?))?;
+            let plan = array.handle().plan(&array.request(&array.all()?))?;
             let shape = array.schema().shape().ok_or("no shape")?;
             all.push(json!([shape.as_slice(), plan.chunks.len(), plan.stored_bytes()]));
         }

@@ -28,9 +28,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let array = tesseral_format::ContainerSource::array(&container, 0).expect("an array");
     let shape = array.schema().shape().expect("a shape");
     if Region::from_shape(&shape).cells().is_some() {
-        let request =
-            Request { columns: vec![Column::Field(0)], ..Request::cells(Selection::all(&shape), 0) };
-        let _ = array.plan(&request);
+        let request = Request { columns: vec![Column::Field(0)], ..Request::cells(Selection::all(&shape), 0) };
+        let _ = tesseral_format::plan(&*array, tesseral_format::ContainerSource::store(&container), &request);
     }
     let _ = convention::labeled(array, Vec::new());
 });

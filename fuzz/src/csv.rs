@@ -21,7 +21,7 @@ pub fn open(file: &[u8]) {
     let Some(shape) = array.schema().shape() else { panic!("an array without a shape") };
     for (number, field) in (0_u16..).zip(&array.schema().fields) {
         let request = Request::cells(Selection::all(&shape), number);
-        let Ok(plan) = array.plan(&request) else { return };
+        let Ok(plan) = tesseral_format::plan(&*array, container.store(), &request) else { return };
         for chunk in &plan.chunks {
             let part = chunk.parts[0];
             let Ok(stored) = store.read("", part.offset..part.offset + part.len) else {

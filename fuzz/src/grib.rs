@@ -31,7 +31,7 @@ pub fn open(file: &[u8]) {
         let Some(shape) = array.schema().shape() else { panic!("an array without a shape") };
         let request = Request::cells(Selection::all(&shape), 0);
         let _ = array.totals(&request);
-        let Ok(plan) = array.plan(&request) else { continue };
+        let Ok(plan) = tesseral_format::plan(&*array, container.store(), &request) else { continue };
         for chunk in plan.chunks.iter().take(64) {
             let column = Column::Field(0);
             array.describe(chunk);

@@ -60,7 +60,7 @@ fn open(format: &dyn Format, file: &[u8]) {
         let Some(shape) = array.schema().shape() else { panic!("an array without a shape") };
         let request = Request::cells(Selection::all(&shape), 0);
         let _ = array.totals(&request);
-        let Ok(plan) = array.plan(&request) else { continue };
+        let Ok(plan) = tesseral_format::plan(&*array, container.store(), &request) else { continue };
         for chunk in plan.chunks.iter().take(256) {
             array.stats(chunk, Column::Field(0));
             array.describe(chunk);

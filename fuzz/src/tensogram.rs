@@ -19,7 +19,11 @@ fn read(container: &dyn ContainerSource) {
     for i in 0..container.len() {
         let Ok(array) = container.array(i) else { continue };
         let Some(shape) = array.schema().shape() else { continue };
-        let Ok(plan) = array.plan(&Request::cells(Selection::all(&shape), 0)) else { continue };
+        let Ok(plan) =
+            tesseral_format::plan(&*array, container.store(), &Request::cells(Selection::all(&shape), 0))
+        else {
+            continue;
+        };
         for chunk in &plan.chunks {
             array.describe(chunk);
             array.digests(chunk);

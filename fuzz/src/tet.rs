@@ -18,7 +18,7 @@ fn read(container: &dyn ContainerSource, file: &[u8]) {
     for i in 0..container.len() {
         let Ok(array) = container.array(i) else { continue };
         let Some(shape) = array.schema().shape() else { continue };
-        let Ok(plan) = array.plan(&Request::cells(Selection::all(&shape), 0)) else { continue };
+        let Ok(plan) = tesseral_format::plan(&*array, container.store(), &Request::cells(Selection::all(&shape), 0)) else { continue };
         let mut cells = 0;
         for chunk in &plan.chunks {
             cells += chunk.cells;

@@ -67,7 +67,11 @@ fn exercise(store: Arc<dyn Store>) {
     for number in 0..container.len().min(8) {
         let Ok(array) = container.array(number) else { panic!("an open store lacks an array") };
         let Some(shape) = array.schema().shape() else { panic!("an array without a shape") };
-        let Ok(plan) = array.plan(&Request::cells(Selection::all(&shape), 0)) else { continue };
+        let Ok(plan) =
+            tesseral_format::plan(&*array, container.store(), &Request::cells(Selection::all(&shape), 0))
+        else {
+            continue;
+        };
         for chunk in plan.chunks.iter().filter(|chunk| chunk.cells <= FOLLOW).take(64) {
             array.describe(chunk);
             let read = |part: &tesseral_format::Part| {

@@ -226,8 +226,7 @@ impl ArraySummary {
         let known = Self { array, role, field, chunks: None, stored: None, digests: false, non_empty };
         // `verify` reports an inconsistent index.
         let handle = known.array.handle();
-        let totals =
-            known.everything().and_then(|all| handle.restartable(|handle| handle.source().totals(&all)));
+        let totals = known.everything().and_then(|all| handle.restartable(|handle| handle.totals(&all)));
         let totals = match totals {
             Err(error)
                 if matches!(
@@ -295,7 +294,7 @@ impl ArraySummary {
 
     fn planned(&self, request: &Request, limit: u64) -> CliResult<Vec<ChunkRow>> {
         let source = self.array.handle().source();
-        let plan = self.array.handle().guarded(|| source.plan(request));
+        let plan = self.array.handle().guarded(|| self.array.handle().plan(request));
         let plan = plan.map_err(|e| e.in_array(self.array.name()))?;
         let shown = if limit == 0 { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
         let first = self.field.unwrap_or(0);

@@ -301,7 +301,7 @@ fn faults_of_executors_are_caught() {
 
 #[test]
 fn samples_exercise_all_features_of_the_traits() {
-    use tesseral_format::{Access, Request, Uncovered};
+    use tesseral_format::{Access, Request, Uncovered, plan};
     let mut features = std::collections::BTreeSet::new();
     for seed in 0..250 {
         let sample = layered::sample(seed).unwrap();
@@ -311,7 +311,8 @@ fn samples_exercise_all_features_of_the_traits() {
             let shape = source.schema().shape().unwrap_or_else(Coords::new);
             features.insert(format!("rank {}", shape.len()));
             for field in 0..source.schema().fields.len() as u16 {
-                let plan = source.plan(&Request::cells(Selection::all(&shape), field)).unwrap();
+                let plan = plan(&*source, container.store(), &Request::cells(Selection::all(&shape), field))
+                    .unwrap();
                 features.insert(format!("{:?}", plan.uncovered));
                 assert!(matches!(plan.uncovered, Uncovered::Fill | Uncovered::Impossible));
                 for chunk in &plan.chunks {

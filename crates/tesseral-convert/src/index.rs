@@ -130,9 +130,9 @@ impl<'a> Building<'a> {
             let (name, array) = (container.name(at).to_owned(), container.array(at)?);
             check_supported(array.schema(), path).map_err(|e| e.in_array(&name))?;
             match self.arrays.get(&name).copied() {
-                None => self.first(number, &name, format.id(), &*array)?,
+                None => self.first(number, &name, &*container, &*array)?,
                 Some(known) if self.content.arrays[known].axis.is_some() => {
-                    self.piece(known, number, &name, format.id(), &*array)?;
+                    self.piece(known, number, &name, &*container, &*array)?;
                 }
                 Some(known) => same.push((known, name)),
             }
@@ -163,10 +163,16 @@ impl<'a> Building<'a> {
     }
 
     /// The number of a form, and of the first entry of its chunks.
-    fn form(&mut self, name: &str, format: &str, array: &dyn ArraySource) -> Result<(u32, u64)> {
+    fn form(
+        &mut self,
+        name: &str,
+        container: &dyn ContainerSource,
+        array: &dyn ArraySource,
+    ) -> Result<(u32, u64)> {
         let shape = array.schema().shape().unwrap_or_default();
-        let plan = array.plan(&Request::cells(Selection::all(&shape), 0))?;
-        let (form, entries) = chunk_form(format, name, array, &plan);
+        let request = Request::cells(Selection::all(&shape), 0);
+        let plan = tesseral_format::plan(array, container.store(), &request)?;
+        let (form, entries) = chunk_form(container.format(), name, array, &plan);
         let entry = IndexContent::push_entries(&mut self.table, &entries);
         let next = u32::try_from(self.forms.len()).unwrap_or(u32::MAX);
         let number = *self.forms.entry(form.clone()).or_insert(next);
@@ -176,8 +182,14 @@ impl<'a> Building<'a> {
         Ok((number, entry))
     }
 
-    fn first(&mut self, source: u32, name: &str, format: &str, array: &dyn ArraySource) -> Result<()> {
-        let (form, entry) = self.form(name, format, array)?;
+    fn first(
+        &mut self,
+        source: u32,
+        name: &str,
+        container: &dyn ContainerSource,
+        array: &dyn ArraySource,
+    ) -> Result<()> {
+        let (form, entry) = self.form(name, container, array)?;
         let mut schema = array.schema().clone();
         name.clone_into(&mut schema.name);
         let is_index = matches!(schema.dims.as_slice(), [dim] if name.rsplit('/').next() == Some(&dim.name));
@@ -214,7 +226,7 @@ impl<'a> Building<'a> {
         known: usize,
         source: u32,
         name: &str,
-        format: &str,
+        container: &dyn ContainerSource,
         array: &dyn ArraySource,
     ) -> Result<()> {
         let (first, other) = (self.origins[known], self.content.arrays[known].pieces.len());
@@ -228,7 +240,7 @@ impl<'a> Building<'a> {
             let detail = format!("{} and {} cannot be joined: {difference}", a.display(), b.display());
             return Err(Error::invalid(detail).in_array(name));
         }
-        let (form, entry) = self.form(name, format, array)?;
+        let (form, entry) = self.form(name, container, array)?;
         let indexed = &mut self.content.arrays[known];
         let Some(axis) = indexed.axis else { return Ok(()) };
         let extent = if indexed.new_axis { Some(1) } else { array.schema().dims[axis].extent };

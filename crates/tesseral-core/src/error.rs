@@ -129,6 +129,9 @@ pub enum ErrorKind {
     /// The operation was canceled by the caller.
     #[error("interrupted")]
     Cancelled,
+    /// Metadata must be fetched before an answer is possible. Only callers that fetch metadata in rounds receive it.
+    #[error("metadata must be fetched first")]
+    Pending,
 }
 
 struct At(Option<u64>);
@@ -248,6 +251,11 @@ impl Error {
     /// Creates a `Cancelled` error.
     pub fn cancelled() -> Self {
         Self::new(ErrorKind::Cancelled)
+    }
+
+    /// Creates a `Pending` error.
+    pub fn pending() -> Self {
+        Self::new(ErrorKind::Pending)
     }
 
     /// Sets the array, unless already set.

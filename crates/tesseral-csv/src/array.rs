@@ -2,14 +2,16 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use csv::ByteRecord;
 use tesseral_core::{ArraySchema, CellLen, ChunkGrid, ChunkStats, Dimension, Error, Limits, Result};
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, PlannedChunk,
-    Request, Role, Scratch, Totals, Uncovered,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, Planned,
+    PlannedChunk, Request, Role, Scratch, Totals, Uncovered,
 };
+use tesseral_store::Rounds;
 
 use crate::dialect;
 use crate::table::{Table, TableColumn, text};
@@ -57,7 +59,7 @@ impl ArraySource for CsvArray {
         Cow::Borrowed("")
     }
 
-    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
+    fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
         let Some(selection) = request.selection() else {
             return Err(Error::internal("a request by coordinates"));
         };
@@ -88,12 +90,12 @@ impl ArraySource for CsvArray {
                 });
             }
         }
-        Ok(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() })
+        Ok(Planned::Ready(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() }))
     }
 
-    fn totals(&self, _: &Request) -> Result<Totals> {
+    fn totals(&self, _: &Request) -> Result<Option<Totals>> {
         let first = self.span(0).start;
-        Ok(Totals { chunks: self.grid.total(), stored_bytes: self.table.len - first, digests: false })
+        Ok(Some(Totals { chunks: self.grid.total(), stored_bytes: self.table.len - first, digests: false }))
     }
 
     fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {

@@ -28,7 +28,7 @@ fn column(bytes: &[u8], name: &str) -> (Vec<u8>, Vec<u8>) {
     let request =
         Request::cells(Selection::all(&array.schema().shape().unwrap()), u16::try_from(number).unwrap());
     let (mut cells, mut valid) = (Vec::new(), Vec::new());
-    for chunk in array.plan(&request).unwrap().chunks {
+    for chunk in tesseral_format::plan(&*array, container.store(), &request).unwrap().chunks {
         let part = &chunk.parts[0];
         let stored = memory(bytes).read("", part.offset..part.offset + part.len).unwrap();
         let count = usize::try_from(chunk.cells).unwrap();
@@ -111,7 +111,7 @@ fn changed_rows_are_errors() {
     let container = open(table).unwrap();
     let array = container.array(0).unwrap();
     let request = Request::cells(Selection::all(&[2]), 0);
-    let chunk = array.plan(&request).unwrap().chunks.remove(0);
+    let chunk = tesseral_format::plan(&*array, container.store(), &request).unwrap().chunks.remove(0);
     for changed in [&b"1,2\nx,4\n"[..], b"1,2\n3\n", b"", b"\"\"\"\"\"", b"1,2\n\xff,4\n"] {
         let mut values = [0; 16];
         let out = ColumnMut::Fixed { values: &mut values, validity: None };

@@ -460,7 +460,7 @@ impl Array {
     /// Errors of the plan, if the format needs one.
     pub fn totals(&self) -> Result<Totals> {
         let everything = self.everything()?;
-        let totals = self.handle.guarded(|| self.handle.source().totals(&everything));
+        let totals = self.handle.guarded(|| self.handle.totals(&everything));
         totals.map_err(|e| e.in_array(self.name()))
     }
 

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use tesseral_core::schema::Labels;
 use tesseral_core::{ArraySchema, Error, Region, Result, Selection, Slice};
 use tesseral_format::{
-    ArraySource, ChunkPlan, Cover, PlannedChunk, Request, SourceLayer, Target, Totals, Uncovered,
+    ArraySource, ChunkPlan, Cover, Planned, PlannedChunk, Request, SourceLayer, Target, Totals, Uncovered,
 };
+use tesseral_store::Rounds;
 
 /// An array some of whose axes continue at their start, for one turn.
 #[derive(Debug)]
@@ -118,15 +119,22 @@ impl SourceLayer for ContinuedSource {
         &self.schema
     }
 
-    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
-        let Target::Cells(selection) = &request.target else { return self.inner.plan(request) };
+    fn plan(&self, request: &Request, rounds: &Arc<Rounds>) -> Result<Planned> {
+        let Target::Cells(selection) = &request.target else { return self.inner.plan(request, rounds) };
+        let mut needs = Vec::new();
         let mut plan =
             ChunkPlan { chunks: Vec::new(), uncovered: Uncovered::Impossible, deletes: Vec::new() };
         for (part, by) in self.parts(selection)? {
             // Conditions on positions refer to the continued axes.
             let target = Target::Cells(part);
             let request = Request { target, columns: request.columns.clone(), condition: None };
-            let found = self.inner.plan(&request)?;
+            let found = match self.inner.plan(&request, rounds)? {
+                Planned::Ready(found) => found,
+                Planned::Needs(more) => {
+                    needs.extend(more);
+                    continue;
+                }
+            };
             plan.chunks.extend(found.chunks.into_iter().map(|mut chunk| {
                 if let Cover::Exact(region) = &chunk.cover {
                     chunk.cover = Cover::Exact(moved(region, &by, u64::saturating_add));
@@ -139,14 +147,14 @@ impl SourceLayer for ContinuedSource {
                 plan.uncovered = Uncovered::Fill;
             }
         }
-        Ok(plan)
+        Ok(if needs.is_empty() { Planned::Ready(plan) } else { Planned::Needs(needs) })
     }
 
     fn divide(&self, request: &Request) -> Result<Vec<Request>> {
         Ok(vec![request.clone()])
     }
 
-    fn totals(&self, everything: &Request) -> Result<Totals> {
+    fn totals(&self, everything: &Request) -> Result<Option<Totals>> {
         let shape = self.inner.schema().shape().unwrap_or_default();
         let target = Target::Cells(Selection::all(&shape));
         self.inner.totals(&Request { target, ..everything.clone() })

@@ -10,9 +10,9 @@ use tesseral_core::packing::Packing;
 use tesseral_core::{Advice, ArraySchema, ChunkStats, Error, Limits, Result};
 use tesseral_format::{
     ArraySource, ChunkPlan, Column, ContainerSource, DigestBlock, DigestSpan, DigestSpans, NonEmpty, Part,
-    PlannedChunk, Request, SourceLayer, Totals, Uncovered,
+    Planned, PlannedChunk, Request, SourceLayer, Totals, Uncovered,
 };
-use tesseral_store::{Store, StoreExt};
+use tesseral_store::{Rounds, Store, StoreExt};
 
 use crate::continued::ContinuedSource;
 use crate::fetch::reopen::{Origin, Reopen};
@@ -27,6 +27,8 @@ const STREAMED: u64 = 1 << 20;
 pub struct Handle {
     source: Arc<dyn ArraySource>,
     store: Arc<dyn Store>,
+    /// Metadata reads of a store that answers them at once.
+    immediate: Option<Arc<Rounds>>,
     verified: Option<Arc<VerifiedBlocks>>,
     /// How the source is reopened if listed objects are missing.
     pub(crate) origin: Option<Arc<Origin>>,
@@ -47,7 +49,17 @@ impl Handle {
         let source = container.store().guarded(|| container.array(index))?;
         let verified = digests.then(Arc::default);
         let (store, limits) = (Arc::clone(container.store()), Limits::default());
-        Ok(Self { source, store, verified, origin: None, limits, packings: None, continued: Vec::new() })
+        let immediate = Some(Rounds::new(Arc::clone(&store))).filter(|rounds| rounds.is_immediate());
+        Ok(Self {
+            source,
+            store,
+            immediate,
+            verified,
+            origin: None,
+            limits,
+            packings: None,
+            continued: Vec::new(),
+        })
     }
 
     /// Returns the array with other limits.
@@ -156,7 +168,24 @@ impl Handle {
     /// `InvalidRequest`; as [`ArraySource::plan`].
     pub fn plan(&self, request: &Request) -> Result<ChunkPlan> {
         request.check(self.schema())?;
-        self.source.plan(request).map_err(|e| e.in_array(&self.schema().name))
+        let plan = match &self.immediate {
+            Some(rounds) => tesseral_format::plan_from(&*self.source, rounds, request),
+            None => tesseral_format::plan(&*self.source, &self.store, request),
+        };
+        plan.map_err(|e| e.in_array(&self.schema().name))
+    }
+
+    /// Totals over all chunks: those that the format stores, else those of the plan.
+    ///
+    /// # Errors
+    /// As [`plan`](Self::plan) and [`ArraySource::totals`].
+    pub fn totals(&self, everything: &Request) -> Result<Totals> {
+        if let Some(stored) = self.source.totals(everything)? {
+            return Ok(stored);
+        }
+        let plan = self.plan(everything)?;
+        let digests = plan.chunks.first().is_some_and(|chunk| !self.source.digests(chunk).is_empty());
+        Ok(Totals { chunks: plan.chunks.len() as u64, stored_bytes: plan.stored_bytes(), digests })
     }
 
     /// Statistics of a column of a chunk, adjusted to the definition of missing values.
@@ -345,17 +374,17 @@ impl SourceLayer for MaskedSource {
         &*self.inner
     }
 
-    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
-        let mut plan = self.inner.plan(request)?;
-        plan.chunks.retain(|chunk| !self.lost.contains(&chunk.id));
-        plan.uncovered = Uncovered::Fill;
-        Ok(plan)
+    fn plan(&self, request: &Request, rounds: &Arc<Rounds>) -> Result<Planned> {
+        self.inner.plan(request, rounds)?.and_then(|mut plan| {
+            plan.chunks.retain(|chunk| !self.lost.contains(&chunk.id));
+            plan.uncovered = Uncovered::Fill;
+            Ok(plan)
+        })
     }
 
-    fn totals(&self, everything: &Request) -> Result<Totals> {
-        let plan = SourceLayer::plan(self, everything)?;
-        let digests = plan.chunks.first().is_some_and(|chunk| !self.inner.digests(chunk).is_empty());
-        Ok(Totals { chunks: plan.chunks.len() as u64, stored_bytes: plan.stored_bytes(), digests })
+    /// The stored ones include lost chunks.
+    fn totals(&self, _: &Request) -> Result<Option<Totals>> {
+        Ok(None)
     }
 
     /// The stored one includes cells of lost chunks.

@@ -10,9 +10,9 @@ use tesseral_core::calendar::TimeUnits;
 use tesseral_core::packing::{Packing, packing};
 use tesseral_core::{ArraySchema, ChunkStats, DType, Error, Field, Result, Scalar, Stat, alloc, missing};
 use tesseral_format::{
-    Access, ArraySource, ChunkPlan, Column, ColumnMut, PlannedChunk, Request, Scratch, SourceLayer,
-    StoredForm,
+    Access, ArraySource, Column, ColumnMut, Planned, PlannedChunk, Request, Scratch, SourceLayer, StoredForm,
 };
+use tesseral_store::Rounds;
 
 use crate::missing as cells;
 
@@ -147,17 +147,17 @@ impl SourceLayer for PhysicalSource {
         &self.schema
     }
 
-    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
-        let mut plan = self.inner.plan(request)?;
-        if request.columns.iter().any(|column| self.unpacking(*column).is_some()) {
-            for chunk in &mut plan.chunks {
+    fn plan(&self, request: &Request, rounds: &Arc<Rounds>) -> Result<Planned> {
+        let unpacked = request.columns.iter().any(|column| self.unpacking(*column).is_some());
+        self.inner.plan(request, rounds)?.and_then(|mut plan| {
+            for chunk in plan.chunks.iter_mut().filter(|_| unpacked) {
                 // Stored bytes are no cells any more; each of them can still be unpacked by itself.
                 if let Access::Direct { .. } = chunk.access {
                     chunk.access = Access::Coded { granule: Some(1) };
                 }
             }
-        }
-        Ok(plan)
+            Ok(plan)
+        })
     }
 
     fn portion(&self, request: &Request) -> Result<Option<Arc<dyn ArraySource>>> {

@@ -201,6 +201,11 @@ pub trait Format: Debug + Send + Sync {
     /// Display name.
     fn title(&self) -> &'static str;
 
+    /// Folders that [`open`](Self::open) lists first. Over a network, they are requested together with the first contact.
+    fn first_folders(&self) -> &[&'static str] {
+        &[]
+    }
+
     /// File extensions, without the dot.
     fn extensions(&self) -> &'static [&'static str];
 

@@ -6,7 +6,8 @@
 //! threading, memory limits, layering, filling and reducing.
 //!
 //! ```text
-//! Format ──open──▶ Container ──array──▶ ArraySource ──plan──▶ ChunkPlan ──(engine fetches)──▶ decode into a column
+//! Format ──open──▶ Container ──array──▶ ArraySource ──plan──▶ Needs(metadata) ──(engine fetches)──▶ plan again
+//!                                                         └▶ Ready(ChunkPlan) ─(engine fetches)──▶ decode into a column
 //!        ──create─▶ Writer: begin arrays · encode chunks (pure, parallel) · push · commit
 //! ```
 #![forbid(unsafe_code)]
@@ -48,7 +49,9 @@ pub use messages::{
     Conflict, MessageChange, MessageFile, MessageFormat, MessageInfo, MessagePredicate, TruncatedTail,
     append_messages,
 };
-pub use plan::{Access, ChunkPlan, Cover, Delete, Part, PlannedChunk, Role, Uncovered};
+pub use plan::{
+    Access, ChunkPlan, Cover, Delete, Part, Planned, PlannedChunk, Role, Uncovered, plan, plan_from,
+};
 pub use request::{CoordinateRanges, Request, Target};
 pub use source::{ArraySource, CellFault, ChunkInfo, ImpliedBytes, NonEmpty, StoredForm, Totals};
 pub use source_layer::SourceLayer;

@@ -1,10 +1,13 @@
 //! Plans: chunks, their byte ranges, and their layers.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 use tesseral_core::condition::Condition;
-use tesseral_core::{Region, Scalar};
+use tesseral_core::{Error, ErrorKind, Region, Result, Scalar};
+use tesseral_store::{Rounds, Store, Upcoming};
 
-use crate::Column;
+use crate::{ArraySource, Column, Request};
 
 /// Content of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -136,6 +139,68 @@ pub struct ChunkPlan {
     pub uncovered: Uncovered,
     /// Deletes to apply.
     pub deletes: Vec<Delete>,
+}
+
+/// Answer of [`ArraySource::plan`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Planned {
+    /// The chunks.
+    Ready(ChunkPlan),
+    /// Metadata that must be fetched first: all that is known to be needed, so that it is one round trip.
+    Needs(Vec<Upcoming>),
+}
+
+impl Planned {
+    /// The answer of a format that makes its plan from the metadata of `rounds`: a plan that waits for some of them needs what
+    /// was noted.
+    ///
+    /// # Errors
+    /// Errors of planning, except `Pending`.
+    pub fn of(plan: Result<ChunkPlan>, rounds: &Rounds) -> Result<Self> {
+        match plan {
+            Ok(plan) => Ok(Self::Ready(plan)),
+            Err(error) if matches!(error.kind(), ErrorKind::Pending) => {
+                let needs = rounds.take_needs();
+                if needs.is_empty() {
+                    return Err(Error::internal("a plan waits for metadata that it does not name"));
+                }
+                Ok(Self::Needs(needs))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Changes the plan, if there is one.
+    ///
+    /// # Errors
+    /// Errors of `change`.
+    pub fn and_then(self, change: impl FnOnce(ChunkPlan) -> Result<ChunkPlan>) -> Result<Self> {
+        match self {
+            Self::Ready(plan) => change(plan).map(Self::Ready),
+            needs @ Self::Needs(_) => Ok(needs),
+        }
+    }
+}
+
+/// Plans a request, fetching metadata from the store between rounds.
+///
+/// # Errors
+/// As [`ArraySource::plan`]; errors of the store.
+pub fn plan(source: &dyn ArraySource, store: &Arc<dyn Store>, request: &Request) -> Result<ChunkPlan> {
+    plan_from(source, &Rounds::new(Arc::clone(store)), request)
+}
+
+/// As [`plan`], with metadata of the same operation that were fetched before.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_from(source: &dyn ArraySource, rounds: &Arc<Rounds>, request: &Request) -> Result<ChunkPlan> {
+    loop {
+        match source.plan(request, rounds)? {
+            Planned::Ready(plan) => return Ok(plan),
+            Planned::Needs(needs) => rounds.fetch(&needs)?,
+        }
+    }
 }
 
 impl ChunkPlan {

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, Result, Scalar};
+use tesseral_store::Rounds;
 
-use crate::{ChunkPlan, Column, ColumnMut, Depth, DigestSpans, Part, PlannedChunk, Request, Scratch};
+use crate::{Column, ColumnMut, Depth, DigestSpans, Part, Planned, PlannedChunk, Request, Scratch};
 
 /// Description of a chunk for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,12 +91,16 @@ pub trait ArraySource: Debug + Send + Sync {
         true
     }
 
-    /// Returns the chunks that serve a request, which the caller has [checked](Request::check). The cost is proportional to their
-    /// number.
+    /// Returns the chunks that serve a request, which the caller has [checked](Request::check), or the metadata that must be
+    /// fetched before they are known. The cost is proportional to the number of chunks.
+    ///
+    /// Metadata that is not in memory yet is read from `rounds`, never from the container's store: such a read does not wait.
+    /// The method names all it knows to need before it returns [`Planned::Needs`], is then called again with the same `rounds`,
+    /// and keeps what it parsed, so that later requests are `Ready` at once. [`plan`](crate::plan) is the loop around it.
     ///
     /// # Errors
     /// `Corrupt` if a required chunk is missing or contradicts the schema; `Limit`; `InvalidRequest`.
-    fn plan(&self, request: &Request) -> Result<ChunkPlan>;
+    fn plan(&self, request: &Request, rounds: &Arc<Rounds>) -> Result<Planned>;
 
     /// Requests that together select the cells of `request`, each over few chunks. A format whose metadata can be too large to
     /// keep in memory divides requests for cells of sparse arrays; requests for positions are divided by the caller, along the
@@ -117,14 +122,13 @@ pub trait ArraySource: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Totals over all chunks. Formats that store them override this.
+    /// Totals over all chunks, for formats that store them; `None` if they follow from the plan of `everything`.
     ///
     /// # Errors
-    /// As [`plan`](Self::plan).
-    fn totals(&self, everything: &Request) -> Result<Totals> {
-        let plan = self.plan(everything)?;
-        let digests = plan.chunks.first().is_some_and(|chunk| !self.digests(chunk).is_empty());
-        Ok(Totals { chunks: plan.chunks.len() as u64, stored_bytes: plan.stored_bytes(), digests })
+    /// Errors of loading metadata.
+    fn totals(&self, everything: &Request) -> Result<Option<Totals>> {
+        let _ = everything;
+        Ok(None)
     }
 
     /// Returns the non-empty domain, for formats that store it; `Some(None)` for an array without cells.

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tesseral_core::{ArraySchema, ChunkStats, Error, Result};
+use tesseral_store::Rounds;
 
 use crate::{
-    ArraySource, CellFault, ChunkInfo, ChunkPlan, Column, ColumnMut, Depth, DigestSpans, ImpliedBytes,
-    NonEmpty, Part, PlannedChunk, Request, Scratch, StoredForm, Totals,
+    ArraySource, CellFault, ChunkInfo, Column, ColumnMut, Depth, DigestSpans, ImpliedBytes, NonEmpty, Part,
+    Planned, PlannedChunk, Request, Scratch, StoredForm, Totals,
 };
 
 /// An array that passes every call on to another one. Implementing it implements [`ArraySource`].
@@ -21,7 +22,8 @@ use crate::{
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tesseral_format::{ArraySource, ChunkPlan, Request, SourceLayer};
+/// use tesseral_format::{ArraySource, Planned, Request, SourceLayer};
+/// use tesseral_store::Rounds;
 ///
 /// /// An array whose chunks are planned in reverse order.
 /// #[derive(Debug)]
@@ -32,10 +34,11 @@ use crate::{
 ///         &*self.0
 ///     }
 ///
-///     fn plan(&self, request: &Request) -> tesseral_core::Result<ChunkPlan> {
-///         let mut plan = self.0.plan(request)?;
-///         plan.chunks.reverse();
-///         Ok(plan)
+///     fn plan(&self, request: &Request, rounds: &Arc<Rounds>) -> tesseral_core::Result<Planned> {
+///         self.0.plan(request, rounds)?.and_then(|mut plan| {
+///             plan.chunks.reverse();
+///             Ok(plan)
+///         })
 ///     }
 /// }
 /// ```
@@ -54,8 +57,8 @@ pub trait SourceLayer: Debug + Send + Sync {
     }
 
     /// As [`ArraySource::plan`].
-    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
-        self.inner().plan(request)
+    fn plan(&self, request: &Request, rounds: &Arc<Rounds>) -> Result<Planned> {
+        self.inner().plan(request, rounds)
     }
 
     /// As [`ArraySource::divide`].
@@ -70,7 +73,7 @@ pub trait SourceLayer: Debug + Send + Sync {
     }
 
     /// As [`ArraySource::totals`].
-    fn totals(&self, everything: &Request) -> Result<Totals> {
+    fn totals(&self, everything: &Request) -> Result<Option<Totals>> {
         self.inner().totals(everything)
     }
 
@@ -155,8 +158,8 @@ impl<L: SourceLayer> ArraySource for L {
         self.inner().needs(object)
     }
 
-    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
-        SourceLayer::plan(self, request)
+    fn plan(&self, request: &Request, rounds: &Arc<Rounds>) -> Result<Planned> {
+        SourceLayer::plan(self, request, rounds)
     }
 
     fn divide(&self, request: &Request) -> Result<Vec<Request>> {
@@ -167,7 +170,7 @@ impl<L: SourceLayer> ArraySource for L {
         SourceLayer::portion(self, request)
     }
 
-    fn totals(&self, everything: &Request) -> Result<Totals> {
+    fn totals(&self, everything: &Request) -> Result<Option<Totals>> {
         SourceLayer::totals(self, everything)
     }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -9,9 +10,10 @@ use tesseral_core::{
     ArraySchema, ChunkGrid, ChunkStats, Coords, DType, Dimension, Error, Limits, Order, Result,
 };
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, PlannedChunk,
-    Request, Role, Scratch, Totals, Uncovered,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, Planned,
+    PlannedChunk, Request, Role, Scratch, Totals, Uncovered,
 };
+use tesseral_store::Rounds;
 
 use crate::dataset::GribVariable;
 use crate::field::GribField;
@@ -179,7 +181,7 @@ impl ArraySource for GribArray {
         Cow::Borrowed("")
     }
 
-    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
+    fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
         let named = |e: Error| e.in_array(&self.schema.name);
         let Some(selection) = request.selection() else {
             return Err(Error::internal("a request by coordinates"));
@@ -209,17 +211,17 @@ impl ArraySource for GribArray {
         }
         let complete = self.variable.fields.len() as u64 == self.variable.positions();
         let uncovered = if complete { Uncovered::Impossible } else { Uncovered::Fill };
-        Ok(ChunkPlan { chunks, uncovered, deletes: Vec::new() })
+        Ok(Planned::Ready(ChunkPlan { chunks, uncovered, deletes: Vec::new() }))
     }
 
-    fn totals(&self, _: &Request) -> Result<Totals> {
+    fn totals(&self, _: &Request) -> Result<Option<Totals>> {
         let stored = |field: &GribField| {
             let bitmap = field.bitmap.as_ref().map_or(0, |bitmap| bitmap.end - bitmap.start);
             (field.data.end - field.data.start).saturating_add(bitmap)
         };
         let fields = &self.variable.fields;
         let stored_bytes = fields.values().map(stored).fold(0, u64::saturating_add);
-        Ok(Totals { chunks: fields.len() as u64, stored_bytes, digests: false })
+        Ok(Some(Totals { chunks: fields.len() as u64, stored_bytes, digests: false }))
     }
 
     fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {

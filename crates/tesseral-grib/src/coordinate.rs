@@ -10,9 +10,10 @@ use tesseral_core::{
     ArraySchema, Attributes, ChunkGrid, ChunkStats, Coords, DType, Dimension, Error, Result, Value, alloc,
 };
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, PlannedChunk, Request,
-    Scratch, Totals, Uncovered, contiguous_chunk_shape, first_cell,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Planned, PlannedChunk,
+    Request, Scratch, Totals, Uncovered, contiguous_chunk_shape, first_cell,
 };
+use tesseral_store::Rounds;
 
 use crate::dataset::CoordinateValues;
 use crate::grid::{Axis, Grid};
@@ -86,7 +87,7 @@ impl ArraySource for CoordinateArray {
         Cow::Borrowed("")
     }
 
-    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
+    fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
         let Some(selection) = request.selection() else {
             return Err(Error::internal("a request by coordinates"));
         };
@@ -106,11 +107,11 @@ impl ArraySource for CoordinateArray {
                 });
             }
         }
-        Ok(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() })
+        Ok(Planned::Ready(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() }))
     }
 
-    fn totals(&self, _: &Request) -> Result<Totals> {
-        Ok(Totals { chunks: self.grid.total(), stored_bytes: 0, digests: false })
+    fn totals(&self, _: &Request) -> Result<Option<Totals>> {
+        Ok(Some(Totals { chunks: self.grid.total(), stored_bytes: 0, digests: false }))
     }
 
     fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {

@@ -48,7 +48,7 @@ fn read_all(bytes: &[u8]) -> Result<Vec<(Vec<f64>, Vec<u8>)>> {
         let nullable = array.schema().fields[0].nullable;
         let shape = array.schema().shape().unwrap();
         let request = Request::cells(Selection::all(&shape), 0);
-        for chunk in array.plan(&request)?.chunks {
+        for chunk in tesseral_format::plan(&*array, container.store(), &request)?.chunks {
             let parts = chunk.parts.iter().map(|part| store.read("", part.offset..part.offset + part.len));
             let parts = parts.collect::<Result<Vec<_>>>()?;
             let cells = usize::try_from(chunk.cells).unwrap();
@@ -106,7 +106,9 @@ fn fields_form_hypercubes_and_groups() {
         array.schema().dims.iter().map(|dim| (dim.name.as_str(), dim.extent.unwrap())).collect();
     assert_eq!(dims, [("time", 2), ("isobaricInhPa", 2), ("latitude", 7), ("longitude", 9)]);
     assert!(array.schema().fields[0].nullable);
-    let plan = array.plan(&Request::cells(Selection::all(&[2, 2, 7, 9]), 0)).unwrap();
+    let plan =
+        tesseral_format::plan(&*array, cube.store(), &Request::cells(Selection::all(&[2, 2, 7, 9]), 0))
+            .unwrap();
     assert_eq!((plan.chunks.len(), plan.uncovered), (3, Uncovered::Fill));
     let groups = open(&fixture("groups.grib")).unwrap();
     assert_eq!(groups.groups().keys().collect::<Vec<_>>(), ["isobaricInhPa", "surface"]);
@@ -175,7 +177,7 @@ fn claimed_points_are_limited() {
     let container = open(&file).unwrap();
     let array = container.array(container.find("t").unwrap()).unwrap();
     let request = Request::cells(Selection::all(&[65_536, 65_535]), 0);
-    let chunk = array.plan(&request).unwrap().chunks.swap_remove(0);
+    let chunk = tesseral_format::plan(&*array, container.store(), &request).unwrap().chunks.swap_remove(0);
     // The value of all cells is known without any of them.
     assert_eq!(array.constant(&chunk, request.columns[0]).unwrap(), 273_f64.to_ne_bytes());
     assert!(Limits::default().check_total("cells", chunk.cells * 8, chunk.stored_bytes()).is_err());

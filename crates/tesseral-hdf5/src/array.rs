@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tesseral_core::{
@@ -10,9 +10,10 @@ use tesseral_core::{
     missing,
 };
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, PlannedChunk,
-    Request, Role, Scratch, Totals, Uncovered, contiguous_chunk_shape, first_cell,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, Planned,
+    PlannedChunk, Request, Role, Scratch, Totals, Uncovered, contiguous_chunk_shape, first_cell,
 };
+use tesseral_store::Rounds;
 
 use crate::dataset::{DatasetInfo, Layout};
 use crate::dimension::NamedExtent;
@@ -77,14 +78,15 @@ impl Hdf5Array {
         Ok(Self { schema, grid, stored, file, decoder, layout, recipe, index })
     }
 
-    fn index(&self) -> Result<&ChunkIndex> {
+    /// The index of the chunks, from metadata of `rounds`.
+    fn index(&self, rounds: &Arc<Rounds>) -> Result<&ChunkIndex> {
         if let Some(index) = self.index.get() {
             return Ok(index);
         }
         let loaded = match &self.layout {
             Layout::Chunked(layout) => {
                 // Elements of an array datatype are inside one chunk, so they do not change its number.
-                ChunkIndex::load(&self.file, layout, &self.dataset_grid()?)?
+                ChunkIndex::load(&self.file.through(rounds), layout, &self.dataset_grid()?)?
             }
             Layout::Compact(_) | Layout::Contiguous(_) => ChunkIndex::default(),
         };
@@ -108,7 +110,7 @@ impl Hdf5Array {
         }
     }
 
-    fn locate(&self, coords: &[u64], tile: &Region) -> Result<ChunkStorage> {
+    fn locate(&self, coords: &[u64], tile: &Region, rounds: &Arc<Rounds>) -> Result<ChunkStorage> {
         let bytes = tile.cells().and_then(|cells| cells.checked_mul(self.decoder.cell.size as u64));
         match &self.layout {
             Layout::Compact(_) => Ok(ChunkStorage::Header),
@@ -123,7 +125,7 @@ impl Hdf5Array {
                 location.map(ChunkStorage::At).ok_or_else(|| self.corrupt(*address, "offset beyond 2^64"))
             }
             Layout::Chunked(_) => {
-                let found = self.index()?.get(self.grid.linear(coords));
+                let found = self.index(rounds)?.get(self.grid.linear(coords));
                 Ok(found.map_or(ChunkStorage::Unwritten, |chunk| ChunkStorage::At(*chunk)))
             }
         }
@@ -134,11 +136,11 @@ impl Hdf5Array {
         Error::corrupt("chunk", self.file.storage.describe(), at, detail)
     }
 
-    fn chunk(&self, coords: &[u64], columns: &[Column]) -> Result<PlannedChunk> {
+    fn chunk(&self, coords: &[u64], columns: &[Column], rounds: &Arc<Rounds>) -> Result<PlannedChunk> {
         let (region, tile) = (self.grid.region(coords), self.tile(coords));
         let raw =
             |cells: Option<u64>| cells.unwrap_or(u64::MAX).saturating_mul(self.decoder.cell.size as u64);
-        let location = self.locate(coords, &tile)?;
+        let location = self.locate(coords, &tile, rounds)?;
         let (tile, offset, len, access) = match location {
             ChunkStorage::Unwritten if self.file.strict => {
                 let object = self.file.storage.describe();
@@ -177,13 +179,32 @@ impl Hdf5Array {
         })
     }
 
+    fn chunk_plan(&self, request: &Request, rounds: &Arc<Rounds>) -> Result<ChunkPlan> {
+        let named = |e: Error| e.in_array(&self.schema.name);
+        let Some(selection) = request.selection() else {
+            return Err(Error::internal("a request by coordinates"));
+        };
+        let mut chunks = Vec::new();
+        if self.grid.total() > 0 {
+            let touched = self.grid.touched(selection);
+            self.file.limits.check_plan(touched.remaining()).map_err(named)?;
+            self.check_unwritten(touched.remaining(), rounds).map_err(named)?;
+            for coords in touched {
+                let chunk = self.chunk(&coords, &request.columns, rounds);
+                chunks.push(chunk.map_err(|e| named(e).in_chunk(&coords))?);
+            }
+        }
+        // An unwritten chunk is a chunk of fill values: HDF5 does not record which cells of a chunk were written.
+        Ok(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() })
+    }
+
     /// Limits the work that unwritten chunks cause: a shape can claim any number of them.
-    fn check_unwritten(&self, touched: u64) -> Result<()> {
+    fn check_unwritten(&self, touched: u64, rounds: &Arc<Rounds>) -> Result<()> {
         let (written, stored) = match &self.layout {
             Layout::Compact(_) | Layout::Contiguous(Some(_)) => return Ok(()),
             Layout::Contiguous(None) => (0, 0),
             Layout::Chunked(_) => {
-                let index = self.index()?;
+                let index = self.index(rounds)?;
                 (index.len(), index.stored_bytes())
             }
         };
@@ -258,23 +279,8 @@ impl ArraySource for Hdf5Array {
         Cow::Borrowed("")
     }
 
-    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
-        let named = |e: Error| e.in_array(&self.schema.name);
-        let Some(selection) = request.selection() else {
-            return Err(Error::internal("a request by coordinates"));
-        };
-        let mut chunks = Vec::new();
-        if self.grid.total() > 0 {
-            let touched = self.grid.touched(selection);
-            self.file.limits.check_plan(touched.remaining()).map_err(named)?;
-            self.check_unwritten(touched.remaining()).map_err(named)?;
-            for coords in touched {
-                let chunk = self.chunk(&coords, &request.columns);
-                chunks.push(chunk.map_err(|e| named(e).in_chunk(&coords))?);
-            }
-        }
-        // An unwritten chunk is a chunk of fill values: HDF5 does not record which cells of a chunk were written.
-        Ok(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() })
+    fn plan(&self, request: &Request, rounds: &Arc<Rounds>) -> Result<Planned> {
+        Planned::of(self.chunk_plan(request, rounds), rounds)
     }
 
     fn recipe(&self) -> Option<Vec<u8>> {
@@ -283,19 +289,20 @@ impl ArraySource for Hdf5Array {
         self.recipe.clone().filter(|_| !masked)
     }
 
-    fn totals(&self, _: &Request) -> Result<Totals> {
+    fn totals(&self, _: &Request) -> Result<Option<Totals>> {
         let cells =
             self.stored.iter().try_fold(self.decoder.cell.size as u64, |bytes, n| bytes.checked_mul(*n));
         let (chunks, stored_bytes) = match &self.layout {
             Layout::Chunked(_) => {
-                let index = self.index()?;
+                Rounds::run(self.file.storage.store(), |rounds| self.index(rounds).map(drop))?;
+                let index = self.index.get().ok_or_else(|| Error::internal("an index is not kept"))?;
                 (index.len(), index.stored_bytes())
             }
             Layout::Contiguous(None) => (0, 0),
             Layout::Contiguous(Some(_)) => (self.grid.total(), cells.unwrap_or(u64::MAX)),
             Layout::Compact(data) => (self.grid.total(), data.len() as u64),
         };
-        Ok(Totals { chunks, stored_bytes, digests: false })
+        Ok(Some(Totals { chunks, stored_bytes, digests: false }))
     }
 
     fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {

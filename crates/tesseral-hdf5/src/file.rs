@@ -7,6 +7,7 @@ use hdf5_reader::error::Error as ParserError;
 use hdf5_reader::global_heap::GlobalHeapCollection;
 use hdf5_reader::{Hdf5File, OpenOptions as ParserOptions};
 use tesseral_core::{Error, Limits, Result};
+use tesseral_store::Rounds;
 
 use crate::datatype::Hdf5CellType;
 use crate::error::of_parser;
@@ -39,6 +40,11 @@ impl File {
         let superblock = parser.superblock();
         let (offset_size, length_size) = (superblock.offset_size, superblock.length_size);
         Ok(Self { parser, storage, limits, strict, offset_size, length_size })
+    }
+
+    /// The file as read in rounds.
+    pub(crate) fn through(&self, rounds: &Arc<Rounds>) -> Self {
+        Self { storage: Arc::new(self.storage.through(rounds)), ..self.clone() }
     }
 
     /// Converts an error of the parser.

@@ -13,8 +13,9 @@ use bytes::Bytes;
 use hdf5_reader::messages::filter_pipeline::FilterDescription;
 use tesseral_core::{ArraySchema, CellLen, ChunkStats, Coords, Cursor, Error, Result, Scalar};
 use tesseral_format::{
-    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpans, PlannedChunk, Request, Scratch,
+    ArraySource, ChunkInfo, Column, ColumnMut, DigestSpans, Planned, PlannedChunk, Request, Scratch,
 };
+use tesseral_store::Rounds;
 
 use crate::datatype::{Hdf5CellType, Problem};
 use crate::filter::Pipeline;
@@ -187,7 +188,7 @@ impl ArraySource for DetachedArray {
         Cow::Borrowed("")
     }
 
-    fn plan(&self, _request: &Request) -> Result<ChunkPlan> {
+    fn plan(&self, _request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
         Err(Error::internal("a decoder plans nothing"))
     }
 

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use hdf5_reader::error::Error as ParserError;
 use hdf5_reader::{Storage, StorageBuffer};
-use tesseral_core::{Cancel, Error, Result};
-use tesseral_store::{Store, StoreExt};
+use tesseral_core::{Cancel, Error, ErrorKind, Result};
+use tesseral_store::{ByteRange, Rounds, Store, StoreExt, Upcoming};
 
 /// Bytes that the metadata of any file can take.
 const FREE: u64 = 128 << 20;
@@ -18,6 +18,8 @@ const REREADS: u64 = 64;
 /// Size of a block of a file that is not resident, and the number of blocks that are kept.
 const BLOCK: u64 = 64 << 10;
 const BLOCKS: usize = 256;
+/// Power of two of the blocks that are read ahead at most: 4 MiB.
+const FURTHEST: u64 = 6;
 /// Cost of a read in addition to its bytes.
 const READ_COST: u64 = 256;
 
@@ -35,6 +37,8 @@ pub(crate) struct MetadataStorage {
     bytes_read: AtomicU64,
     /// Recently read blocks of a file that is not resident: parsers read many small structures next to one another.
     blocks: Mutex<HashMap<u64, Bytes>>,
+    /// Number of blocks that are requested together.
+    ahead: u64,
 }
 
 impl fmt::Debug for MetadataStorage {
@@ -46,9 +50,22 @@ impl fmt::Debug for MetadataStorage {
 impl MetadataStorage {
     pub(crate) fn new(store: Arc<dyn Store>, base: u64, len: u64, cancel: Cancel) -> Self {
         let (budget, bytes_read) = (AtomicU64::new(0), AtomicU64::new(0));
-        let storage = Self { store, base, len, cancel, budget, bytes_read, blocks: Mutex::default() };
+        let storage =
+            Self { store, base, len, cancel, budget, bytes_read, blocks: Mutex::default(), ahead: 1 };
         storage.renew();
         storage
+    }
+
+    /// The same bytes, read in rounds. A tree is found node by node: each round reads further ahead than the one before.
+    pub(crate) fn through(&self, rounds: &Arc<Rounds>) -> Self {
+        let store = Arc::clone(rounds) as Arc<dyn Store>;
+        let ahead = if rounds.is_immediate() { 1 } else { 1 << rounds.number().min(FURTHEST) };
+        Self { ahead, ..Self::new(store, self.base, self.len, self.cancel.clone()) }
+    }
+
+    /// Where the file is.
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
     }
 
     /// Begins an operation with a full budget.
@@ -118,7 +135,16 @@ impl MetadataStorage {
             return Ok(block.clone());
         }
         let end = self.base.saturating_add(self.len);
-        let block = self.store.read("", number * BLOCK..end.min((number + 1) * BLOCK))?;
+        let range = number * BLOCK..end.min((number + 1) * BLOCK);
+        let block = match self.store.read("", range.clone()) {
+            Err(error) if matches!(error.kind(), ErrorKind::Pending) && self.ahead > 1 => {
+                let further = end.min(number.saturating_add(self.ahead).saturating_mul(BLOCK));
+                let part = ByteRange::Exact(range.start..further);
+                self.store.prefetch(&[Upcoming::Bytes(String::new(), part)]);
+                return Err(error);
+            }
+            other => other?,
+        };
         let mut blocks = lock();
         if blocks.len() >= BLOCKS {
             blocks.clear();

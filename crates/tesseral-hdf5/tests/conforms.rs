@@ -34,7 +34,8 @@ fn plan(
 ) -> (Arc<dyn tesseral_format::ArraySource>, Vec<PlannedChunk>) {
     let array = container.array(container.find(name).unwrap()).unwrap();
     let shape = array.schema().shape().unwrap();
-    let plan = array.plan(&Request::cells(Selection::all(&shape), 0)).unwrap();
+    let plan = tesseral_format::plan(&*array, container.store(), &Request::cells(Selection::all(&shape), 0))
+        .unwrap();
     (array, plan.chunks)
 }
 
@@ -47,7 +48,7 @@ fn read_all(bytes: &[u8]) -> Result<u64> {
         let field = &array.schema().fields[0];
         let shape = array.schema().shape().unwrap();
         let request = Request::cells(Selection::all(&shape), 0);
-        for chunk in array.plan(&request)?.chunks {
+        for chunk in tesseral_format::plan(&*array, container.store(), &request)?.chunks {
             let part = &chunk.parts[0];
             let stored = store.read("", part.offset..part.offset + part.len)?;
             let mut scratch = Scratch::default();
@@ -153,7 +154,7 @@ fn claimed_shapes_are_limited() {
     let container = open(&file).unwrap();
     let array = container.array(container.find("unwritten").unwrap()).unwrap();
     let request = |n: u64| Request::cells(Selection::all(&[n, n]), 0);
-    let error = array.plan(&request(1 << 20)).unwrap_err();
+    let error = tesseral_format::plan(&*array, container.store(), &request(1 << 20)).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Limit { .. }), "{error}");
 }
 

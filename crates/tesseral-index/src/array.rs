@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use bytes::Bytes;
 use tesseral_core::{ArraySchema, ChunkGrid, ChunkStats, Coords, Error, Region, Result, Selection, Slice};
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, PlannedChunk, Request,
-    Scratch, Target, Totals, Uncovered,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Planned, PlannedChunk,
+    Request, Scratch, Target, Totals, Uncovered,
 };
+use tesseral_store::Rounds;
 
 use crate::chunk::{ChunkEntry, ENTRY};
 use crate::sources::Sources;
@@ -225,7 +226,7 @@ impl ArraySource for VirtualArray {
         Cow::Owned(format!("{}:{name}", piece.source))
     }
 
-    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
+    fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
         let Some(selection) = request.selection() else {
             return Err(Error::internal("a request by coordinates"));
         };
@@ -239,7 +240,8 @@ impl ArraySource for VirtualArray {
             if self.form(piece)?.kind == FormKind::Opened {
                 let decoder = self.decoder(piece)?.ok_or_else(|| Error::internal("no decoder"))?;
                 let inner = Request { target: Target::Cells(selected), ..request.clone() };
-                let part = decoder.plan(&inner)?;
+                let store = self.sources.opened(piece.source)?.store();
+                let part = tesseral_format::plan(&*decoder, store, &inner)?;
                 if part.uncovered == Uncovered::Fill {
                     plan.uncovered = Uncovered::Fill;
                 }
@@ -265,10 +267,10 @@ impl ArraySource for VirtualArray {
                 plan.chunks.push(self.outer(number, piece, chunk)?);
             }
         }
-        Ok(plan)
+        Ok(Planned::Ready(plan))
     }
 
-    fn totals(&self, _everything: &Request) -> Result<Totals> {
+    fn totals(&self, _everything: &Request) -> Result<Option<Totals>> {
         let mut totals = Totals { chunks: 0, stored_bytes: 0, digests: false };
         for piece in &self.array.pieces {
             if self.form(piece)?.kind == FormKind::Opened {
@@ -283,7 +285,7 @@ impl ArraySource for VirtualArray {
                 totals.stored_bytes = totals.stored_bytes.saturating_add(ChunkEntry::from_bytes(bytes).len);
             }
         }
-        Ok(totals)
+        Ok(Some(totals))
     }
 
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {

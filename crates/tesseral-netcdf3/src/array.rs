@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -9,9 +10,10 @@ use tesseral_core::{
     ArraySchema, ChunkGrid, ChunkStats, Coords, Dimension, Error, Limits, Region, Result, missing,
 };
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, PlannedChunk,
-    Request, Role, Scratch, Totals, Uncovered, contiguous_chunk_shape, first_cell,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, Planned,
+    PlannedChunk, Request, Role, Scratch, Totals, Uncovered, contiguous_chunk_shape, first_cell,
 };
+use tesseral_store::Rounds;
 
 use crate::header::{Header, NetCdf3Variable};
 
@@ -174,7 +176,7 @@ impl ArraySource for NetCdf3Array {
         Cow::Borrowed("")
     }
 
-    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
+    fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
         let named = |e: Error| e.in_array(&self.schema.name);
         let Some(selection) = request.selection() else {
             return Err(Error::internal("a request by coordinates"));
@@ -188,12 +190,16 @@ impl ArraySource for NetCdf3Array {
                 chunks.push(chunk.map_err(|e| named(e).in_chunk(&coords))?);
             }
         }
-        Ok(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() })
+        Ok(Planned::Ready(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() }))
     }
 
-    fn totals(&self, _: &Request) -> Result<Totals> {
+    fn totals(&self, _: &Request) -> Result<Option<Totals>> {
         let cells = self.grid.shape().iter().try_fold(self.size, |bytes, n| bytes.checked_mul(*n));
-        Ok(Totals { chunks: self.grid.total(), stored_bytes: cells.unwrap_or(u64::MAX), digests: false })
+        Ok(Some(Totals {
+            chunks: self.grid.total(),
+            stored_bytes: cells.unwrap_or(u64::MAX),
+            digests: false,
+        }))
     }
 
     fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {

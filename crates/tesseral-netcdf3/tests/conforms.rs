@@ -161,7 +161,12 @@ fn records_are_grouped_by_size() {
     let bytes = file(1, 6, &dims, &[("small", &[0, 1], 4), ("large", &[0, 2], 4)]);
     let container = open(&bytes).unwrap();
     let plan = |index: usize, shape: &[u64]| {
-        container.array(index).unwrap().plan(&Request::cells(Selection::all(shape), 0)).unwrap()
+        tesseral_format::plan(
+            &*container.array(index).unwrap(),
+            container.store(),
+            &Request::cells(Selection::all(shape), 0),
+        )
+        .unwrap()
     };
     let small = plan(0, &[6, 9]);
     assert_eq!((small.chunks.len(), small.chunks[0].parts.len()), (1, 6));
@@ -189,8 +194,12 @@ fn truncated_files_are_rejected() {
         let mut failed = 0;
         for (index, shape) in shapes.iter().enumerate() {
             let request = Request::cells(Selection::all(shape), 0);
-            match shorter.array(index).unwrap().plan(&request) {
-                Ok(plan) => assert_eq!(plan, container.array(index).unwrap().plan(&request).unwrap()),
+            match tesseral_format::plan(&*shorter.array(index).unwrap(), shorter.store(), &request) {
+                Ok(plan) => assert_eq!(
+                    plan,
+                    tesseral_format::plan(&*container.array(index).unwrap(), container.store(), &request)
+                        .unwrap()
+                ),
                 Err(error) => {
                     assert!(matches!(error.kind(), ErrorKind::Corrupt { .. }), "{len}: {error}");
                     failed += 1;
@@ -221,8 +230,11 @@ fn declared_sizes_are_not_trusted() {
         if shape.contains(&0) {
             continue;
         }
-        let array = opened.unwrap().array(0).unwrap();
-        let error = array.plan(&Request::cells(Selection::all(&shape), 0)).unwrap_err();
+        let container = opened.unwrap();
+        let array = container.array(0).unwrap();
+        let error =
+            tesseral_format::plan(&*array, container.store(), &Request::cells(Selection::all(&shape), 0))
+                .unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Corrupt { .. } | ErrorKind::Limit { .. }), "{error}");
     }
 }
@@ -239,7 +251,11 @@ fn damaged_headers_never_panic() {
             for index in 0..container.len() {
                 let array = container.array(index).unwrap();
                 let shape = array.schema().shape().unwrap();
-                let _ = array.plan(&Request::cells(Selection::all(&shape), 0));
+                let _ = tesseral_format::plan(
+                    &*array,
+                    container.store(),
+                    &Request::cells(Selection::all(&shape), 0),
+                );
             }
         }
     }

@@ -2,14 +2,16 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tesseral_core::schema::Order;
 use tesseral_core::{ArraySchema, ChunkGrid, ChunkStats, Error, Limits, Result, numpy};
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, PlannedChunk,
-    Request, Role, Scratch, Totals, Uncovered,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, Planned,
+    PlannedChunk, Request, Role, Scratch, Totals, Uncovered,
 };
+use tesseral_store::Rounds;
 
 use crate::header::NpyHeader;
 
@@ -92,16 +94,16 @@ impl ArraySource for NpyArray {
         Cow::Borrowed("")
     }
 
-    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
+    fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
         let Some(selection) = request.selection() else {
             return Err(Error::internal("a request by coordinates"));
         };
         if self.grid.total() == 0 {
-            return Ok(ChunkPlan {
+            return Ok(Planned::Ready(ChunkPlan {
                 chunks: Vec::new(),
                 uncovered: Uncovered::Impossible,
                 deletes: Vec::new(),
-            });
+            }));
         }
         let touched = self.grid.touched(selection);
         self.limits.check_plan(touched.remaining())?;
@@ -128,13 +130,13 @@ impl ArraySource for NpyArray {
                 whole: true,
             });
         }
-        Ok(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() })
+        Ok(Planned::Ready(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() }))
     }
 
-    fn totals(&self, _: &Request) -> Result<Totals> {
+    fn totals(&self, _: &Request) -> Result<Option<Totals>> {
         let chunks = self.grid.total();
         let stored_bytes = if chunks == 0 { 0 } else { self.span(chunks - 1).end - self.cells };
-        Ok(Totals { chunks, stored_bytes, digests: false })
+        Ok(Some(Totals { chunks, stored_bytes, digests: false }))
     }
 
     fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {

@@ -56,7 +56,8 @@ fn headers_determine_the_schema() {
     let array = container.array(0).unwrap();
     assert_eq!(array.schema().cell_order, Order::ColMajor);
     assert_eq!(array.schema().shape().unwrap().as_slice(), [4, 3]);
-    let plan = array.plan(&Request::cells(Selection::all(&[4, 3]), 0)).unwrap();
+    let plan = tesseral_format::plan(&*array, container.store(), &Request::cells(Selection::all(&[4, 3]), 0))
+        .unwrap();
     assert_eq!(plan.chunks[0].access, Access::Direct { swapped: true });
     assert_eq!(container.details()["descr"], ">u2");
 }
@@ -67,8 +68,11 @@ fn large_files_are_divided_into_chunks() {
     for (fortran, shape) in [("False", [10, 2, 1 << 18]), ("True", [2, 1 << 18, 10])] {
         let shown = format!("({}, {}, {})", shape[0], shape[1], shape[2]);
         let bytes = file("<u2", fortran, &shown, 10 << 20);
-        let array = open(&bytes).unwrap().array(0).unwrap();
-        let plan = array.plan(&Request::cells(Selection::all(&shape), 0)).unwrap();
+        let container = open(&bytes).unwrap();
+        let array = container.array(0).unwrap();
+        let plan =
+            tesseral_format::plan(&*array, container.store(), &Request::cells(Selection::all(&shape), 0))
+                .unwrap();
         let rows: Vec<u64> = plan.chunks.iter().map(|chunk| chunk.cells >> 19).collect();
         assert_eq!(rows, [4, 4, 2]);
         let mut at = 128;

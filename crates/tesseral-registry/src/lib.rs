@@ -12,7 +12,7 @@ use std::sync::{PoisonError, RwLock};
 
 use tesseral_core::{Advice, Error, ErrorKind, Result};
 use tesseral_format::{Format, Probe, Sniff};
-use tesseral_store::{Bytes, ObjectInfo, Store, StoreExt};
+use tesseral_store::{Bytes, ObjectInfo, Store, StoreExt, Upcoming};
 
 /// Formats with enabled cargo features, in detection order.
 static BUILT_IN: &[&dyn Format] = &[
@@ -144,10 +144,24 @@ pub fn by_content(store: &dyn Store) -> Result<Option<&'static dyn Format>> {
 
 /// Input of the detection: the first bytes of a file, or the entries of a folder.
 fn look(store: &dyn Store) -> Result<(Bytes, Option<Vec<ObjectInfo>>)> {
+    announce(store);
     match store.len("") {
         Ok(len) => Ok((store.read("", 0..len.min(HEAD))?, None)),
         Err(e) if is_folder(&e) => Ok((Bytes::new(), Some(store.list("")?))),
         Err(e) => Err(e),
+    }
+}
+
+/// Requests what formats list first together with the first contact, where a request takes long and the name is not that of a
+/// file.
+fn announce(store: &dyn Store) {
+    let extension = store.location().rsplit_once('.').map(|(_, extension)| extension);
+    let is_file = |f: &dyn Format| {
+        !f.capabilities().folder && extension.is_some_and(|extension| f.extensions().contains(&extension))
+    };
+    if store.profile().parallel > 1 && !formats().any(is_file) {
+        let folders = formats().flat_map(Format::first_folders);
+        store.prefetch(&folders.map(|folder| Upcoming::Listing((*folder).to_owned())).collect::<Vec<_>>());
     }
 }
 

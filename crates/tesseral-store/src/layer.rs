@@ -80,6 +80,10 @@ impl<L: StoreLayer> Store for L {
         })
     }
 
+    fn read_existing(&self, reads: &[(&str, ByteRange)]) -> Result<Vec<Option<ObjectBytes>>> {
+        self.inner().read_existing(reads)
+    }
+
     fn prefetch(&self, upcoming: &[Upcoming]) {
         self.inner().prefetch(upcoming);
     }

@@ -29,6 +29,7 @@ mod publish;
 #[cfg(feature = "remote")]
 mod remote;
 mod resolve;
+mod rounds;
 mod sigbus;
 mod staged_path;
 mod store;
@@ -46,6 +47,7 @@ pub use publish::exists as output_exists;
 #[cfg(feature = "remote")]
 pub use remote::{RemoteStore, Traffic};
 pub use resolve::{Location, StorageOptions};
+pub use rounds::Rounds;
 pub use sigbus::OperationGuard;
 pub use staged_path::StagedPath;
 pub use store::{

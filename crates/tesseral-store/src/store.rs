@@ -55,10 +55,12 @@ impl ObjectInfo {
 }
 
 /// Part of an object to read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ByteRange {
     /// A range, which must be inside the object.
     Exact(Range<u64>),
+    /// The first bytes, at most this many.
+    Prefix(u64),
     /// The last bytes, at most this many.
     Suffix(u64),
     /// All bytes.
@@ -70,6 +72,7 @@ impl ByteRange {
     pub fn within(&self, len: u64) -> Range<u64> {
         match self {
             Self::Exact(range) => range.clone(),
+            Self::Prefix(most) => 0..len.min(*most),
             Self::Suffix(most) => len.saturating_sub(*most)..len,
             Self::Whole => 0..len,
         }
@@ -88,12 +91,22 @@ pub struct ObjectBytes {
 }
 
 /// What a reader is about to request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Upcoming {
     /// Bytes of an object.
     Bytes(String, ByteRange),
     /// The listing of a folder.
     Listing(String),
+}
+
+impl Upcoming {
+    /// The folder of a listing.
+    pub(crate) fn folder(&self) -> Option<&String> {
+        match self {
+            Self::Listing(folder) => Some(folder),
+            Self::Bytes(..) => None,
+        }
+    }
 }
 
 /// How a store is read best.
@@ -179,6 +192,26 @@ pub trait Store: Debug + Send + Sync {
             Ok(ObjectBytes { start: range.start, len, bytes: self.read(object, range)? })
         };
         reads.iter().map(read_part).collect()
+    }
+
+    /// As [`read_objects`](Self::read_objects), but an object that does not exist is `None`.
+    ///
+    /// # Errors
+    /// As [`read_many`](Self::read_many), except `NotFound`.
+    fn read_existing(&self, reads: &[(&str, ByteRange)]) -> Result<Vec<Option<ObjectBytes>>> {
+        let one = |(object, part): &(&str, ByteRange)| match self.len(object) {
+            Ok(len) => {
+                let range = part.within(len);
+                let start = range.start;
+                // Only the length is wanted.
+                let nothing = range.is_empty() && start <= len;
+                let bytes = if nothing { Bytes::new() } else { self.read(object, range)? };
+                Ok(Some(ObjectBytes { start, len, bytes }))
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => Ok(None),
+            Err(e) => Err(e),
+        };
+        reads.iter().map(one).collect()
     }
 
     /// Announces requests that follow, so that a store with a long way to its bytes makes them at once and answers them from

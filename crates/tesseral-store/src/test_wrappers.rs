@@ -25,6 +25,11 @@ pub trait CallHook: std::fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// How the wrapped store is read best.
+    fn profile(&self, inner: Profile) -> Profile {
+        inner
+    }
+
     /// Whether a failing write stores half of its bytes.
     fn writes_partially(&self) -> bool {
         false
@@ -96,7 +101,7 @@ impl<A: CallHook> Store for Wrapped<A> {
     }
 
     fn profile(&self) -> Profile {
-        self.inner.profile()
+        self.around.profile(self.inner.profile())
     }
 
     fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
@@ -196,6 +201,28 @@ impl CallHook for Counting {
             self.spans.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(ranges);
         }
         Ok(())
+    }
+}
+
+/// Lets a store appear as one across a network, and counts calls.
+#[derive(Debug, Default)]
+pub struct Distant(AtomicU64);
+
+impl Distant {
+    /// Number of calls so far.
+    pub fn calls(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl CallHook for Distant {
+    fn before(&self, _: Call<'_>) -> Result<()> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn profile(&self, _: Profile) -> Profile {
+        Profile::NETWORK
     }
 }
 

@@ -14,8 +14,9 @@ use tesseral_core::{
 };
 use tesseral_format::{
     Access, ArraySource, CellFault, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, Depth, DigestSpan,
-    DigestSpans, Part, PlannedChunk, Request, Role, Scratch, Uncovered,
+    DigestSpans, Part, Planned, PlannedChunk, Request, Role, Scratch, Uncovered,
 };
+use tesseral_store::Rounds;
 
 use crate::audit::{is_inexact, non_finite_faults};
 use crate::compress::decode_mask;
@@ -342,7 +343,7 @@ impl ArraySource for TensogramArray {
         Cow::Borrowed("")
     }
 
-    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
+    fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
         let shape = &self.object.descriptor.shape;
         let Some(selection) = request.selection() else {
             return Err(Error::internal("a request by coordinates"));
@@ -355,7 +356,7 @@ impl ArraySource for TensogramArray {
             let planned = self.plan_all(&request.columns, &region);
             vec![planned.map_err(|e| e.in_array(&self.schema.name))?]
         };
-        Ok(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() })
+        Ok(Planned::Ready(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() }))
     }
 
     fn constant(&self, _chunk: &PlannedChunk, _column: Column) -> Option<Vec<u8>> {

@@ -30,9 +30,12 @@ fn use_all(bytes: Vec<u8>) -> bool {
                 let read = container.array(number).and_then(|array| {
                     let shape = array.schema().shape().unwrap_or_default();
                     if shape.iter().try_fold(1_u64, |n, e| n.checked_mul(*e)).is_none_or(|n| n > 1 << 20) {
-                        return array
-                            .plan(&Request::cells(tesseral_core::Selection::all(&shape), 0))
-                            .map(drop);
+                        return tesseral_format::plan(
+                            &*array,
+                            container.store(),
+                            &Request::cells(tesseral_core::Selection::all(&shape), 0),
+                        )
+                        .map(drop);
                     }
                     let all = tesseral_core::Selection::all(&shape);
                     tesseral_conformance::oracle::read_dense(container.as_ref(), number, 0, &all).map(drop)
@@ -148,7 +151,7 @@ fn bombs_are_rejected() {
     let container = TensogramFormat.open(store, &OpenOptions::default()).unwrap();
     let array = container.array(0).unwrap();
     let all = tesseral_core::Selection::all(&array.schema().shape().unwrap());
-    let error = array.plan(&Request::cells(all, 0)).unwrap_err();
+    let error = tesseral_format::plan(&*array, container.store(), &Request::cells(all, 0)).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Limit { .. }), "{error}");
 }
 

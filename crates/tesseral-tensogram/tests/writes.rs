@@ -218,7 +218,7 @@ fn bits_of_nan_survive() {
         let read = tesseral_conformance::oracle::read_dense(container.as_ref(), 0, 0, &all).unwrap();
         assert_eq!(read, tesseral_conformance::oracle::Cells::Fixed { values: cells, validity: None });
         let array = container.array(0).unwrap();
-        let plan = array.plan(&Request::cells(all, 0)).unwrap();
+        let plan = tesseral_format::plan(&*array, container.store(), &Request::cells(all, 0)).unwrap();
         let masked = plan.chunks[0].parts.len() > 1;
         assert_eq!(masked, values[0].to_bits() == canonical[0].to_bits());
     }

@@ -9,9 +9,10 @@ use tesseral_core::schema::Labels;
 use tesseral_core::{ArraySchema, ChunkGrid, ChunkStats, Coords, Error, Result, Scalar, Value};
 use tesseral_format::convention::KEY;
 use tesseral_format::{
-    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpans, PlannedChunk, Request, Scratch,
+    ArraySource, ChunkInfo, Column, ColumnMut, DigestSpans, Planned, PlannedChunk, Request, Scratch,
     StoredForm, Totals,
 };
+use tesseral_store::Rounds;
 
 use crate::layout::Digests;
 use crate::open::TetCatalog;
@@ -109,14 +110,14 @@ impl ArraySource for TetArray {
         Cow::Borrowed(&self.catalog.name)
     }
 
-    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
-        crate::plan::plan(self, request)
+    fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
+        crate::plan::plan(self, request).map(Planned::Ready)
     }
 
-    fn totals(&self, _: &Request) -> Result<Totals> {
+    fn totals(&self, _: &Request) -> Result<Option<Totals>> {
         let stored_bytes = self.catalog.layout.stored.get(self.number).copied().unwrap_or(0);
         let digests = matches!(self.catalog.layout.digests, Digests::Present { .. });
-        Ok(Totals { chunks: self.grid.total(), stored_bytes, digests })
+        Ok(Some(Totals { chunks: self.grid.total(), stored_bytes, digests }))
     }
 
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {

@@ -32,7 +32,7 @@
 //! let container = TetFormat.open(store, &OpenOptions::default())?;
 //! let array = container.array(container.find("ab")?)?;
 //! let all = tesseral_core::Selection::all(&[3]);
-//! let plan = array.plan(&Request::cells(all, 0))?;
+//! let plan = tesseral_format::plan(&*array, container.store(), &Request::cells(all, 0))?;
 //! assert_eq!(plan.chunks.iter().map(|c| c.stored_bytes()).collect::<Vec<_>>(), [4, 2]);
 //! # Ok::<(), tesseral_core::Error>(())
 //! ```

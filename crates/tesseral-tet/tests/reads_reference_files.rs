@@ -45,8 +45,12 @@ fn check_dataset(file: &str, container: &dyn ContainerSource, index: usize, want
     assert_eq!(schema.fields[0].dtype.to_string(), want["dtype"].as_str().unwrap(), "{context}");
     assert_eq!(schema.shape().unwrap().to_vec(), numbers(&want["shape"]), "{context}");
     assert_eq!(schema.chunk_shape.as_ref().unwrap().to_vec(), numbers(&want["chunk_shape"]), "{context}");
-    let plan =
-        array.plan(&Request::cells(tesseral_core::Selection::all(&schema.shape().unwrap()), 0)).unwrap();
+    let plan = tesseral_format::plan(
+        &*array,
+        container.store(),
+        &Request::cells(tesseral_core::Selection::all(&schema.shape().unwrap()), 0),
+    )
+    .unwrap();
     assert_eq!(plan.chunks.len() as u64, want["chunks"].as_u64().unwrap(), "{context}");
     let mut codecs: Vec<String> = plan.chunks.iter().map(|c| array.describe(c).codec).collect();
     codecs.sort();
@@ -146,7 +150,13 @@ fn opening_a_store_that_is_not_resident_reads_both_ends_only() {
     let container = TetFormat.open(store, &OpenOptions::default()).unwrap();
     let array = container.array(0).unwrap();
     let selection = tesseral_core::Selection::all(&[payload]);
-    assert_eq!(array.plan(&Request::cells(selection, 0)).unwrap().chunks.len(), 10);
+    assert_eq!(
+        tesseral_format::plan(&*array, container.store(), &Request::cells(selection, 0))
+            .unwrap()
+            .chunks
+            .len(),
+        10
+    );
     assert_eq!(counting.requests(), 1);
     assert!(counting.bytes() == 128 << 10, "{} bytes", counting.bytes());
 }

@@ -123,7 +123,11 @@ fn recovery_and_repair_never_panic_and_repairs_succeed() {
                 let Ok(array) = salvage.container.array(i) else { continue };
                 let shape = array.schema().shape().unwrap();
                 let all = tesseral_core::Selection::all(&shape);
-                let _ = array.plan(&tesseral_format::Request::cells(all, 0));
+                let _ = tesseral_format::plan(
+                    &*array,
+                    salvage.container.store(),
+                    &tesseral_format::Request::cells(all, 0),
+                );
             }
         }
         let store = common::memory(bytes.clone());

@@ -94,7 +94,7 @@ proptest! {
                 prop_assert_eq!(&common::read_flat(&*container, i).unwrap(), &input.flat);
                 let array = container.array(container.find(&input.spec.schema.name).unwrap()).unwrap();
                 let all = tesseral_core::Selection::all(&array.schema().shape().unwrap());
-                let plan = array.plan(&Request::cells(all, 0)).unwrap();
+                let plan = tesseral_format::plan(&*array, container.store(), &Request::cells(all, 0)).unwrap();
                 prop_assert!(plan.chunks.iter().all(|c| array.digests(c).is_empty() != digests));
             }
             let mut failed = None;
@@ -250,7 +250,10 @@ fn no_flipped_bit_changes_a_number_silently() {
                     // Statistics come from a text with its own digest.
                     let array = container.array(i).unwrap();
                     let all = tesseral_core::Selection::all(&array.schema().shape().unwrap());
-                    for chunk in array.plan(&Request::cells(all, 0)).unwrap().chunks {
+                    for chunk in tesseral_format::plan(&*array, container.store(), &Request::cells(all, 0))
+                        .unwrap()
+                        .chunks
+                    {
                         let stats = array.stats(&chunk, Column::Field(0));
                         assert_eq!(stats.cells, chunk.cells);
                     }

@@ -112,7 +112,12 @@ fn the_complete_chunks_of_a_truncated_file_are_recovered() {
         for (i, input) in inputs().iter().enumerate() {
             let array = salvage.container.array(i).unwrap();
             let shape = array.schema().shape().unwrap();
-            let plan = array.plan(&Request::cells(Selection::all(&shape), 0)).unwrap();
+            let plan = tesseral_format::plan(
+                &*array,
+                salvage.container.store(),
+                &Request::cells(Selection::all(&shape), 0),
+            )
+            .unwrap();
             assert_eq!(plan.uncovered, Uncovered::Fill);
             planned += plan.chunks.len();
             if plan.chunks.len() as u64 == input.spec.schema.grid().unwrap().total() {

@@ -64,7 +64,9 @@ fn try_everything(bytes: &[u8]) {
             let Ok(array) = container.array(i) else { continue };
             let shape = array.schema().shape().unwrap();
             let all = Selection::all(&shape);
-            let Ok(plan) = array.plan(&Request::cells(all, 0)) else { continue };
+            let Ok(plan) = tesseral_format::plan(&*array, container.store(), &Request::cells(all, 0)) else {
+                continue;
+            };
             for chunk in &plan.chunks {
                 array.stats(chunk, tesseral_format::Column::Field(0));
                 array.describe(chunk);
@@ -193,16 +195,21 @@ fn the_cost_of_planning_is_proportional_to_the_selection() {
             let slices = [Slice::new(i, i + 1), Slice::new(side - 1 - i, side - i)];
             Request::cells(Selection::new(slices, &[side, side]).unwrap(), 0)
         };
-        assert_eq!(array.plan(&one(0)).unwrap().chunks.len(), 1);
-        let (_, used) = peak(|| array.plan(&one(1)).unwrap());
+        assert_eq!(tesseral_format::plan(&*array, container.store(), &one(0)).unwrap().chunks.len(), 1);
+        let (_, used) = peak(|| tesseral_format::plan(&*array, container.store(), &one(1)).unwrap());
         assert!(used < 4096, "planning one chunk allocated {used} bytes");
         let start = Instant::now();
         for i in 0..side {
-            assert_eq!(array.plan(&one(i)).unwrap().chunks.len(), 1);
+            assert_eq!(tesseral_format::plan(&*array, container.store(), &one(i)).unwrap().chunks.len(), 1);
         }
         // 400 plans that each scan 160 000 rows would take far longer.
         assert!(start.elapsed() < Duration::from_millis(200), "{:?}", start.elapsed());
-        let all = array.plan(&Request::cells(Selection::all(&[side, side]), 0)).unwrap();
+        let all = tesseral_format::plan(
+            &*array,
+            container.store(),
+            &Request::cells(Selection::all(&[side, side]), 0),
+        )
+        .unwrap();
         assert_eq!(all.chunks.len() as u64, side * side);
     }
 }

@@ -110,7 +110,12 @@ fn a_footer_of_version_2() {
     assert_eq!(TetSummary::parse(&file).unwrap().payload_len, 336);
     let container = common::open(file.clone()).unwrap();
     let array = container.array(0).unwrap();
-    let plan = array.plan(&Request::cells(tesseral_core::Selection::all(&[4]), 0)).unwrap();
+    let plan = tesseral_format::plan(
+        &*array,
+        container.store(),
+        &Request::cells(tesseral_core::Selection::all(&[4]), 0),
+    )
+    .unwrap();
     let stats = array.stats(&plan.chunks[0], Column::Field(0));
     assert_eq!(stats.min, Stat::Exact(Scalar::from_element(1.0_f32)));
     assert_eq!(stats.max, Stat::Exact(Scalar::from_element(2.0_f32)));

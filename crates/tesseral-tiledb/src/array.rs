@@ -9,10 +9,10 @@ use smallvec::SmallVec;
 use tesseral_codec::filter::Filter;
 use tesseral_core::{ArraySchema, Attributes, ChunkStats, Coords, Error, HistoryRow, Result};
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpans, ImpliedBytes, NonEmpty, Part,
+    Access, ArraySource, ChunkInfo, Column, ColumnMut, DigestSpans, ImpliedBytes, NonEmpty, Part, Planned,
     PlannedChunk, Request, Role, Scratch, TimeRange, Totals,
 };
-use tesseral_store::StoreExt;
+use tesseral_store::{Rounds, StoreExt};
 
 use crate::chunk_tables::ChunkTables;
 use crate::deletes::StoredDelete;
@@ -221,13 +221,14 @@ impl ArraySource for TileDbArray {
         inside.split('/').any(|part| self.fragments.contains(part))
     }
 
-    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
-        let planned = if self.schema.sparse {
-            crate::sparse::plan(self, request)
+    fn plan(&self, request: &Request, rounds: &Arc<Rounds>) -> Result<Planned> {
+        let reader = self.reader.through(rounds);
+        let plan = if self.schema.sparse {
+            crate::sparse::plan(self, &reader, request)
         } else {
-            crate::plan::plan(self, request)
+            crate::plan::plan(self, &reader, request)
         };
-        planned.map_err(|e| e.in_array(&self.schema.name))
+        Planned::of(plan.map_err(|e| e.in_array(&self.schema.name)), rounds)
     }
 
     fn divide(&self, request: &Request) -> Result<Vec<Request>> {
@@ -239,7 +240,7 @@ impl ArraySource for TileDbArray {
         Ok(portion.map(|portion| Arc::new(portion) as Arc<dyn ArraySource>))
     }
 
-    fn totals(&self, everything: &Request) -> Result<Totals> {
+    fn totals(&self, everything: &Request) -> Result<Option<Totals>> {
         let outline = self.outline()?;
         let mut totals = Totals { chunks: outline.tiles, stored_bytes: 0, digests: outline.digests };
         for column in &everything.columns {
@@ -257,7 +258,7 @@ impl ArraySource for TileDbArray {
             };
             totals.stored_bytes = totals.stored_bytes.saturating_add(bytes);
         }
-        Ok(totals)
+        Ok(Some(totals))
     }
 
     fn non_empty_domain(&self) -> Result<Option<Option<NonEmpty>>> {

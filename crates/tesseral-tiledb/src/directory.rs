@@ -11,6 +11,9 @@ use crate::wire::ONLY_SCHEMA;
 use crate::wire::name::{self, Name};
 use crate::wire::primitive::le64;
 
+/// Folders of an array that are listed when it is opened.
+pub(crate) const LISTED: [&str; 4] = ["__commits", "__meta", "__fragment_meta", "__schema"];
+
 /// Folder of a fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FragmentEntry {
@@ -101,8 +104,8 @@ impl ArrayDirectory {
     /// Lists schemas, attributes and commits. Does not list fragments: commits name them, and there can be thousands.
     pub(crate) fn scan(reader: &MetadataLoader, prefix: &str) -> Result<Self> {
         // A schema is written before the commit of the first fragment that uses it: in this order, none is missed.
-        let others = ["__commits", "__meta", "__fragment_meta"].map(|name| join(prefix, name));
-        reader.announce(others.into_iter().chain([prefix.to_owned()]), []);
+        let others = LISTED.iter().filter(|name| **name != "__schema").map(|name| join(prefix, name));
+        reader.announce(others.chain([prefix.to_owned()]), []);
         let commits = CommitListing::scan(reader, prefix)?;
         let mut directory = Self::described(reader, prefix)?;
         let objects = directory.schemas.iter().chain(&directory.metadata);

@@ -35,6 +35,10 @@ impl Format for TileDbFormat {
         &["tdb", "tiledb"]
     }
 
+    fn first_folders(&self) -> &[&'static str] {
+        &crate::directory::LISTED
+    }
+
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             create: true,

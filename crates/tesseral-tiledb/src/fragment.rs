@@ -5,13 +5,13 @@ use std::sync::{Arc, OnceLock};
 
 use tesseral_core::{Advice, Error, Result, Scalar};
 use tesseral_format::{Digest, DigestSpan};
-use tesseral_store::{ByteRange, Bytes, Store, StoreExt};
+use tesseral_store::{ByteRange, Bytes, Rounds, Store, StoreExt};
 
 use crate::directory::FragmentEntry;
 use crate::geometry::{FragmentExtent, Geometry};
 use crate::metadata_loader::{MetadataLoader, join};
 use crate::model::{FieldChains, StoredSchema};
-use crate::wire::digest_table::{self, DigestTable, block_count};
+use crate::wire::digest_table::{self, DigestTable, FileRow, block_count};
 use crate::wire::footer::{Footer, List, implied_len, schema_name};
 use crate::wire::name::carries_digest;
 use crate::wire::primitive::le64;
@@ -90,6 +90,10 @@ struct TileDigests {
 /// Number of bytes read from the end of a metadata file before the length of its footer is known; usually sufficient.
 const USUAL_FOOTER: u64 = 4 << 10;
 
+/// As above over a network: of all fragments together, and of one.
+const NETWORK_FOOTERS: u64 = 4 << 20;
+const MOST_FOOTER: u64 = 64 << 10;
+
 /// Reads the footers of fragments.
 ///
 /// `only` is the schema of an array that was created before version 10: the length of older footers follows from it.
@@ -100,11 +104,20 @@ pub(crate) fn read_footers<'a>(
 ) -> Result<Vec<FooterBytes>> {
     let fragments: Vec<&FragmentEntry> = fragments.into_iter().collect();
     let objects: Vec<String> = fragments.iter().map(|f| join(&f.folder, METADATA)).collect();
-    let wanted: Vec<_> = objects.iter().map(|o| (o.as_str(), ByteRange::Suffix(USUAL_FOOTER))).collect();
+    // Over a network, more bytes cost less than another request, as long as they are few in total.
+    let end = match reader.waits() {
+        true => (NETWORK_FOOTERS / objects.len().max(1) as u64).clamp(USUAL_FOOTER, MOST_FOOTER),
+        false => USUAL_FOOTER,
+    };
+    let wanted: Vec<_> = objects.iter().map(|o| (o.as_str(), ByteRange::Suffix(end))).collect();
     let ends = reader.store.read_objects(&wanted)?;
     let implied = |fragment: &FragmentEntry| implied_len(fragment.version, &only?.wire);
-    let found = fragments.iter().zip(&objects).zip(ends);
-    found.map(|((f, object), end)| footer_of(reader, object, end.len, &end.bytes, implied(f))).collect()
+    let mut footers = Vec::with_capacity(objects.len());
+    for ((f, object), end) in fragments.iter().zip(&objects).zip(ends) {
+        let footer = footer_of(reader, object, end.len, &end.bytes, implied(f));
+        footers.extend(Rounds::later(footer)?);
+    }
+    if footers.len() < objects.len() { Err(Error::pending()) } else { Ok(footers) }
 }
 
 /// Reads the footer of one fragment.
@@ -149,6 +162,7 @@ fn footer_of(
         reader.limits.check_metadata(range.end - range.start)?;
         reader.store.read(object, range)
     };
+    // The digest table is in front of the footer.
     let footer = part(start..tail)?;
     let fragment = object.strip_suffix(METADATA).unwrap_or(object).trim_end_matches('/');
     let digests = match reader.verify && carries_digest(fragment) {
@@ -325,8 +339,7 @@ impl Fragment {
         let number = u32::try_from(slot * 3 + file).unwrap_or(u32::MAX);
         let row =
             table.file(number).ok_or_else(|| missing("a file of the fragment is missing from the table"))?;
-        reader.limits.check_metadata(row.list.end - row.list.start)?;
-        let bytes = reader.store.read(&object, row.list.clone())?;
+        let bytes = self.digest_bytes(reader, row)?;
         let digests = row.parse(&reader.store.describe(&object), &bytes)?;
         let mut firsts = Vec::new();
         let mut blocks = digests.len() as u64;
@@ -344,6 +357,45 @@ impl Fragment {
         }
         cell.get_or_init(|| TileDigests { digests, firsts });
         Ok(())
+    }
+
+    /// Stored bytes of the digests of a data file.
+    fn digest_bytes(&self, reader: &MetadataLoader, row: &FileRow) -> Result<Bytes> {
+        reader.limits.check_metadata(row.list.end - row.list.start)?;
+        reader.store.read(&self.metadata_object(), row.list.clone())
+    }
+
+    /// Loads the tile offsets and digests of slots from a store across a network: all that is not loaded is named in one round.
+    /// Other stores read each of them when it is used.
+    pub(crate) fn load_slots(
+        &self,
+        reader: &MetadataLoader,
+        slots: impl IntoIterator<Item = usize>,
+    ) -> Result<()> {
+        if !reader.waits() {
+            return Ok(());
+        }
+        let mut waiting = false;
+        for slot in slots {
+            for file in (0..3).filter(|file| self.footer.files[*file].get(slot).is_some_and(|len| *len > 0)) {
+                let offsets = Rounds::later(self.list(reader, offsets_of(file), slot))?;
+                waiting |= match offsets {
+                    Some(offsets) => {
+                        let spans = TileSpans { offsets, file_len: self.footer.files[file][slot] };
+                        Rounds::later(self.load_digests(reader, file, slot, &spans))?.is_none()
+                    }
+                    None => {
+                        let table = Rounds::later(self.own(reader))?.and_then(|own| own.digests.as_ref());
+                        let number = u32::try_from(slot * 3 + file).unwrap_or(u32::MAX);
+                        if let Some(row) = table.and_then(|table| table.file(number)) {
+                            Rounds::later(self.digest_bytes(reader, row))?;
+                        }
+                        true
+                    }
+                };
+            }
+        }
+        if waiting { Err(Error::pending()) } else { Ok(()) }
     }
 
     /// Returns the digests of a tile whose file was loaded before.
@@ -427,7 +479,16 @@ impl Fragment {
     fn stored_section(&self, reader: &MetadataLoader, offset: u64) -> Result<Bytes> {
         let object = self.metadata_object();
         // The order of sections is not fixed: one ends at the next larger offset.
-        let own = self.own(reader)?;
+        let own = match Rounds::later(self.own(reader))? {
+            Some(own) => own,
+            None => {
+                // Read together with the end of the file, if where it ends is known.
+                if let Some(next) = self.footer.offsets().filter(|o| *o > offset).min() {
+                    Rounds::later(reader.store.read(&object, offset..next))?;
+                }
+                return Err(Error::pending());
+            }
+        };
         let last = own.digests.as_ref().map_or(own.footer_at, |table| table.sections_end);
         let next = self.footer.offsets().filter(|o| *o > offset).min().unwrap_or(last);
         let end = next.min(last);

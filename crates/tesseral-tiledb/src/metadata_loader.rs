@@ -8,7 +8,7 @@ use tesseral_codec::Contexts;
 use tesseral_codec::filter::FilterContext;
 use tesseral_core::{Error, ErrorKind, Limits, Result};
 use tesseral_format::OpenOptions;
-use tesseral_store::{ByteRange, Bytes, ObjectInfo, Store, StoreExt, Upcoming};
+use tesseral_store::{ByteRange, Bytes, ObjectInfo, Rounds, Store, StoreExt, Upcoming};
 
 use crate::wire::generic_tile::GenericTile;
 use crate::wire::trailer;
@@ -31,6 +31,9 @@ impl fmt::Debug for Key {
     }
 }
 
+/// Size of the beginning of an object that is read ahead. Most are smaller.
+const AHEAD: u64 = 1 << 20;
+
 /// Source of metadata, and the limits that apply to it.
 #[derive(Debug)]
 pub(crate) struct MetadataLoader {
@@ -49,6 +52,17 @@ impl MetadataLoader {
             })?),
         };
         Ok(Self { store, limits: options.limits, key, verify: options.digests })
+    }
+
+    /// The same metadata, read in rounds.
+    pub(crate) fn through(&self, rounds: &Arc<Rounds>) -> Self {
+        let store = Arc::clone(rounds) as Arc<dyn Store>;
+        Self { store, limits: self.limits, key: self.key, verify: self.verify }
+    }
+
+    /// Returns whether reads wait for a network, so that as many as possible are noted for one round.
+    pub(crate) fn waits(&self) -> bool {
+        self.store.profile().parallel > 1
     }
 
     pub(crate) fn rules(&self, version: u32) -> FilterContext<'_> {
@@ -73,19 +87,27 @@ impl MetadataLoader {
 
     /// Returns the unfiltered bytes of an object that is one generic tile.
     pub(crate) fn object(&self, object: &str) -> Result<(Vec<u8>, bool)> {
-        let bytes = self.store.read_all(object, self.limits.metadata_bytes)?;
+        let bytes = self.whole(object)?;
         self.unfilter(object, &bytes)
+    }
+
+    /// Reads a whole object. Over a network, its length and its bytes are one request.
+    fn whole(&self, object: &str) -> Result<Bytes> {
+        if self.waits() {
+            self.store.prefetch(&[Upcoming::Bytes(object.to_owned(), ByteRange::Prefix(AHEAD))]);
+        }
+        self.store.read_all(object, self.limits.metadata_bytes)
     }
 
     /// Verifies the digest of a file that is one generic tile.
     pub(crate) fn check_trailer(&self, object: &str) -> Result<()> {
-        let bytes = self.store.read_all(object, self.limits.metadata_bytes)?;
+        let bytes = self.whole(object)?;
         trailer::open(&self.store.describe(object), object, &bytes, self.verify).map(drop)
     }
 
     /// Returns the lines of a text file after verifying their digest.
     pub(crate) fn lines(&self, object: &str) -> Result<Bytes> {
-        let bytes = self.store.read_all(object, self.limits.metadata_bytes)?;
+        let bytes = self.whole(object)?;
         let lines = trailer::open_lines(&self.store.describe(object), object, &bytes, self.verify)?.len();
         Ok(bytes.slice(..lines))
     }
@@ -96,9 +118,9 @@ impl MetadataLoader {
         folders: impl IntoIterator<Item = String>,
         objects: impl IntoIterator<Item = &'a String>,
     ) {
-        if self.store.profile().parallel > 1 {
+        if self.waits() {
             let folders = folders.into_iter().map(Upcoming::Listing);
-            let objects = objects.into_iter().map(|o| Upcoming::Bytes(o.clone(), ByteRange::Whole));
+            let objects = objects.into_iter().map(|o| Upcoming::Bytes(o.clone(), ByteRange::Prefix(AHEAD)));
             self.store.prefetch(&folders.chain(objects).collect::<Vec<_>>());
         }
     }

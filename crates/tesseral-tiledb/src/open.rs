@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tesseral_core::{Attributes, Error, HistoryRow, Result};
 use tesseral_format::{ArraySource, ContainerSource, OpenOptions, TimeRange, Version};
-use tesseral_store::{Bytes, Store, StoreExt};
+use tesseral_store::{Bytes, Rounds, Store, StoreExt};
 
 use crate::array::TileDbArray;
 use crate::convention;
@@ -146,16 +146,19 @@ impl ArrayListing {
     /// Reads consolidated footers, by the name of the fragment.
     pub(crate) fn footers(&self, reader: &MetadataLoader) -> Result<HashMap<String, Bytes>> {
         let mut footers = HashMap::new();
-        let folder = join(&self.prefix, "__fragment_meta");
-        for entry in reader.list(&folder)?.iter().filter(|e| !e.is_folder() && e.name.ends_with(".meta")) {
-            let object = join(&folder, &entry.name);
-            let bytes = Bytes::from(reader.object(&object)?.0);
+        let mut waiting = false;
+        for object in consolidated_objects(reader, &self.prefix)? {
+            let Some((bytes, _)) = Rounds::later(reader.object(&object))? else {
+                waiting = true;
+                continue;
+            };
+            let bytes = Bytes::from(bytes);
             for (name, range) in consolidated_footers::parse(&reader.store.describe(&object), &bytes)? {
                 let name = name.trim_end_matches('/').rsplit('/').next().unwrap_or(&name).to_owned();
                 footers.insert(name, bytes.slice(range));
             }
         }
-        Ok(footers)
+        if waiting { Err(Error::pending()) } else { Ok(footers) }
     }
 
     /// Opens all visible fragments.
@@ -176,9 +179,14 @@ impl ArrayListing {
     ) -> Result<()> {
         // One fragment's footer is read faster by itself.
         let mut footers = if self.visible.len() > 1 { self.footers(reader)? } else { HashMap::new() };
+        let mut waiting = false;
         for some in self.visible.chunks(TOGETHER) {
             let own: Vec<&FragmentEntry> = some.iter().filter(|e| !footers.contains_key(&e.name)).collect();
-            let mut own = fragment::read_footers(reader, own, self.only_schema())?.into_iter();
+            let Some(own) = Rounds::later(fragment::read_footers(reader, own, self.only_schema()))? else {
+                waiting = true;
+                continue;
+            };
+            let mut own = own.into_iter();
             let open = |entry: &FragmentEntry| {
                 let footer = match footers.remove(&entry.name) {
                     Some(bytes) => FooterBytes { bytes, own: None },
@@ -188,7 +196,7 @@ impl ArrayListing {
             };
             each(some.iter().map(open).collect::<Result<_>>()?)?;
         }
-        Ok(())
+        if waiting { Err(Error::pending()) } else { Ok(()) }
     }
 
     /// Opens some of the visible fragments by their own footers.
@@ -250,27 +258,32 @@ impl ArrayListing {
         name: &str,
         fragments: Vec<Fragment>,
     ) -> Result<TileDbArray> {
-        let mut array = self.described(reader, name)?;
+        let mut array = self.described(&reader.clone(), reader, name)?;
         array.fragments = Fragments::from_opened(fragments)?;
         Ok(array)
     }
 
     /// Creates an array whose fragments are opened on first use.
     pub(crate) fn unopened(mut self, reader: Arc<MetadataLoader>, name: &str) -> Result<TileDbArray> {
-        let mut array = self.described(reader, name)?;
+        let mut array = self.described(&reader.clone(), reader, name)?;
         array.fragments = Fragments::later(self);
         Ok(array)
     }
 
-    /// Creates the array without its fragments.
-    fn described(&mut self, reader: Arc<MetadataLoader>, name: &str) -> Result<TileDbArray> {
+    /// Creates the array without its fragments, from metadata of `metadata`.
+    fn described(
+        &mut self,
+        metadata: &MetadataLoader,
+        reader: Arc<MetadataLoader>,
+        name: &str,
+    ) -> Result<TileDbArray> {
         let mut enumerations = BTreeMap::new();
         for (label, file) in &self.current.wire.enumerations {
             let object = join(&join(&self.prefix, "__schema/__enumerations"), file);
-            let (bytes, _) = reader.object(&object)?;
+            let (bytes, _) = metadata.object(&object)?;
             enumerations.insert(label.clone(), enumeration::parse(&reader.store.describe(&object), &bytes)?);
         }
-        let entries = read_attributes(&reader, &self.directory.metadata, self.range)?;
+        let entries = read_attributes(metadata, &self.directory.metadata, self.range)?;
         let meaning = convention::meaning(entries);
         let mut schema = array_schema(
             name,
@@ -289,7 +302,7 @@ impl ArrayListing {
         if self.current.wire.sparse {
             for entry in &self.directory.deletes {
                 if self.range.start <= entry.time.start && entry.time.end <= self.range.end {
-                    deletes.push(crate::deletes::read(&reader, entry, &self.current.wire, &schema)?);
+                    deletes.push(crate::deletes::read(metadata, entry, &self.current.wire, &schema)?);
                 }
             }
         }
@@ -310,6 +323,14 @@ impl ArrayListing {
             history: meaning.history,
         })
     }
+}
+
+/// Objects of consolidated footers.
+fn consolidated_objects(reader: &MetadataLoader, prefix: &str) -> Result<Vec<String>> {
+    let folder = join(prefix, "__fragment_meta");
+    let entries = reader.list(&folder)?;
+    let footers = entries.iter().filter(|e| !e.is_folder() && e.name.ends_with(".meta"));
+    Ok(footers.map(|entry| join(&folder, &entry.name)).collect())
 }
 
 /// Opens the array in folder `prefix`.
@@ -346,12 +367,58 @@ impl TileDbContainer {
     /// As [`Format::open`](tesseral_format::Format::open).
     pub fn open(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
         let reader = Arc::new(MetadataLoader::new(store, options)?);
+        if reader.waits()
+            && let Ok(Some(opened)) = Rounds::run(&reader.store, |rounds| {
+                Self::open_at_once(&reader, &reader.through(rounds), options)
+            })
+        {
+            return Ok(opened);
+        }
         if crate::group::is_group(&reader)? {
             return crate::group::open(&reader, options);
         }
         let name = folder_name(reader.store.location()).to_owned();
         let array = open_array(&reader, "", &name, options)?;
         Ok(Self::from_array(reader, name, array))
+    }
+
+    /// Opens an array across a network: all folders are listed together, and then all metadata is read together, with the
+    /// footers of the fragments. `None` if the store is a group or has very many fragments.
+    ///
+    /// A schema is written before the first commit that needs it, but here both are listed at the same time. If one is missed, the
+    /// fragment that names it cannot be opened; the caller then lists the folders in order, which also reports all other errors.
+    fn open_at_once(
+        reader: &Arc<MetadataLoader>,
+        rounds: &MetadataLoader,
+        options: &OpenOptions,
+    ) -> Result<Option<Self>> {
+        rounds.announce(directory::LISTED.iter().map(|name| (*name).to_owned()).chain([String::new()]), []);
+        if rounds.store.list("")?.iter().any(|entry| entry.name == crate::group::MARKER) {
+            return Ok(None);
+        }
+        if let Some(listed) = Rounds::later(ArrayDirectory::described(rounds, ""))? {
+            rounds.announce([], listed.schemas.iter().chain(&listed.metadata).map(|(object, _)| object));
+        }
+        if let Some(footers) = Rounds::later(consolidated_objects(rounds, ""))? {
+            rounds.announce([], &footers);
+        }
+        // Commits do not depend on schemas: fragments are known before those are read.
+        let range = times(options);
+        if let Some(mut listed) = Rounds::later(ArrayDirectory::scan(rounds, ""))? {
+            let (fragments, _) = listed.take_visible(range, false);
+            if fragments.len() > crate::portion::KEPT {
+                return Ok(None);
+            }
+            if Rounds::later(consolidated_objects(rounds, ""))?.is_some_and(|objects| objects.is_empty()) {
+                Rounds::later(fragment::read_footers(rounds, &fragments, None))?;
+            }
+        }
+        let mut listing = ArrayListing::new(rounds, "", options)?;
+        let fragments = listing.fragments(rounds)?;
+        let name = folder_name(reader.store.location()).to_owned();
+        let mut array = listing.described(rounds, Arc::clone(reader), &name)?;
+        array.fragments = Fragments::from_opened(fragments)?;
+        Ok(Some(Self::from_array(Arc::clone(reader), name, array)))
     }
 
     pub(crate) fn from_array(reader: Arc<MetadataLoader>, name: String, array: TileDbArray) -> Self {

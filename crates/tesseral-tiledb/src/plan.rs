@@ -5,10 +5,12 @@ use tesseral_core::{Error, Result};
 use tesseral_format::{
     Access, ChunkPlan, Column, Cover, ImpliedBytes, Part, PlannedChunk, Request, Role, Uncovered,
 };
+use tesseral_store::Rounds;
 
 use crate::array::{TileDbArray, chunk_id};
 use crate::box_index::BoxIndex;
 use crate::fragment::Fragment;
+use crate::metadata_loader::MetadataLoader;
 
 /// Size of the header before the cells of an unfiltered tile of one chunk, in bytes.
 pub(crate) const PLAIN_HEADER: u64 = 20;
@@ -24,14 +26,14 @@ pub(crate) fn plain_header(part: &Part) -> Option<ImpliedBytes> {
 }
 
 /// Plans a request: the selected tiles of every fragment, with later fragments in higher layers.
-pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> {
+pub(crate) fn plan(array: &TileDbArray, reader: &MetadataLoader, request: &Request) -> Result<ChunkPlan> {
     let Some(geometry) = &array.geometry else { return Err(Error::internal("the array has no grid")) };
     let Some(selection) = request.selection() else {
         return Err(Error::internal("a request by coordinates"));
     };
     let bounds = selection.bounds();
     // Fragments below one that covers the whole selection are not visible.
-    let fragments = array.fragments()?;
+    let fragments = array.fragments.get(reader)?;
     let covers = |f: &Fragment| f.placement.as_ref().is_some_and(|p| p.region.contains(&bounds));
     let lowest = fragments.iter().rposition(covers);
     let boxes = BoxIndex::new(
@@ -44,18 +46,27 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
     let mut chunks = Vec::new();
     let mut contributing = 0_u32;
     let mut touched_chunks = 0_u64;
+    let mut waiting = false;
     for (layer, fragment) in fragments.iter().enumerate().skip(lowest.unwrap_or(0)) {
         let Some(placement) = &fragment.placement else { continue };
         let Some((part, _)) = selection.clip(&placement.region) else { continue };
         contributing += 1;
         let touched = geometry.touched(&part)?;
         touched_chunks = touched_chunks.saturating_add(touched.remaining());
-        array.reader.limits.check_plan(touched_chunks)?;
+        reader.limits.check_plan(touched_chunks)?;
         let columns = request.columns.iter().map(|&column| match column {
             Column::Field(field) => Ok((column, array.slot(fragment, field)?)),
             _ => Err(Error::internal("a request for coordinates")),
         });
         let columns: SmallVec<[(Column, Option<usize>); 2]> = columns.collect::<Result<_>>()?;
+        if Rounds::later(fragment.load_slots(reader, columns.iter().filter_map(|(_, slot)| *slot)))?.is_none()
+        {
+            waiting = true;
+        }
+        // Other fragments name what they need in the same round.
+        if waiting {
+            continue;
+        }
         for coords in touched {
             let outside = || Error::invalid(format!("unknown tile {coords:?}"));
             let number = geometry.number(placement, &coords).ok_or_else(outside)?;
@@ -66,7 +77,7 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
             let mut parts = SmallVec::new();
             let mut direct = true;
             for &(column, slot) in &columns {
-                direct &= push_parts(array, fragment, column, slot, number, &mut parts)?;
+                direct &= push_parts(array, reader, fragment, column, slot, number, &mut parts)?;
             }
             let access = match direct {
                 // Cells before the array are stored with the others; decoding drops them.
@@ -85,6 +96,9 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
                 whole,
             });
         }
+    }
+    if waiting {
+        return Err(Error::pending());
     }
     let all = lowest.is_some() && contributing == 1;
     let uncovered = if all { Uncovered::Impossible } else { Uncovered::Fill };
@@ -107,6 +121,7 @@ pub(crate) fn granule(fragment: &Fragment, slots: impl Iterator<Item = Option<us
 /// Adds the parts of one column of one tile; returns whether the only part consists of cells.
 pub(crate) fn push_parts(
     array: &TileDbArray,
+    reader: &MetadataLoader,
     fragment: &Fragment,
     column: Column,
     slot: Option<usize>,
@@ -116,7 +131,7 @@ pub(crate) fn push_parts(
     let Some(slot) = slot else { return Ok(false) };
     let Some(chains) = fragment.chains(slot) else { return Ok(false) };
     let mut push = |file: usize, role: Role| -> Result<u64> {
-        let (offset, len) = fragment.span(&array.reader, file, slot, tile)?;
+        let (offset, len) = fragment.span(reader, file, slot, tile)?;
         parts.push(Part { column, role, object: fragment.object(slot, file), offset, len });
         Ok(len)
     };
@@ -125,13 +140,13 @@ pub(crate) fn push_parts(
     if chains.var {
         if !chains.values.holds_strings() {
             let stored = push(0, Role::Offsets)?;
-            array.reader.limits.check_decoded(cells.saturating_mul(8), stored)?;
+            reader.limits.check_decoded(cells.saturating_mul(8), stored)?;
         }
         push(1, Role::Values)?;
     } else {
         let len = push(0, Role::Values)?;
         let bytes = cells.checked_mul(chains.cell as u64);
-        array.reader.limits.check_decoded(bytes.unwrap_or(u64::MAX), len)?;
+        reader.limits.check_decoded(bytes.unwrap_or(u64::MAX), len)?;
         direct = chains.values.is_plain()
             && !chains.nullable
             && bytes.and_then(|b| b.checked_add(PLAIN_HEADER)) == Some(len);

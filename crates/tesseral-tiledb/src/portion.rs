@@ -14,7 +14,7 @@ use crate::fragments::Fragments;
 use crate::sparse::meets;
 
 /// Number of fragments that an array keeps open.
-const KEPT: usize = 1024;
+pub(crate) const KEPT: usize = 1024;
 /// Approximate number of fragments of a part of a sparse array.
 const TOGETHER: usize = 1024;
 /// A division opens each fragment this many times at most, on average.

@@ -6,10 +6,12 @@ use tesseral_format::{
     Access, ChunkPlan, Column, CoordinateRanges, Cover, Delete, Part, PlannedChunk, Request, Role, Target,
     Uncovered,
 };
+use tesseral_store::Rounds;
 
 use crate::array::{TileDbArray, chunk_id};
 use crate::fragment::{Bounds, Fragment};
 use crate::global_order::GlobalOrder;
+use crate::metadata_loader::MetadataLoader;
 use crate::plan::{granule, push_parts};
 use crate::wire::schema::StoredRange;
 
@@ -28,14 +30,15 @@ impl TileDbArray {
 }
 
 /// Plans a request: the tiles whose box intersects the ranges.
-pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> {
+pub(crate) fn plan(array: &TileDbArray, reader: &MetadataLoader, request: &Request) -> Result<ChunkPlan> {
     let Target::Coordinates(ranges) = &request.target else {
         return Err(Error::internal("a request by position"));
     };
-    let fragments = array.fragments()?;
+    let fragments = array.fragments.get(reader)?;
     let with_times = array.needs_times(fragments);
     let others = FragmentBounds::new(array, fragments);
     let mut chunks = Vec::new();
+    let mut waiting = false;
     for (layer, fragment) in fragments.iter().enumerate() {
         if fragment.tiles == 0 {
             continue;
@@ -50,7 +53,13 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
         // Timestamp and delete columns do not support random access.
         let granule =
             granule.filter(|_| !with_times && !fragment.footer.timestamps && !fragment.footer.deletes);
-        let boxes = fragment.boxes(&array.reader)?;
+        let loaded = Rounds::later(fragment.load_slots(reader, slots.iter().filter_map(|(_, slot)| *slot)))?;
+        let boxes = Rounds::later(fragment.boxes(reader))?;
+        // Other fragments name what they need in the same round.
+        let (Some(()), Some(boxes), false) = (loaded, boxes, waiting) else {
+            waiting = true;
+            continue;
+        };
         let order = GlobalOrder::new(&fragment.schema.wire, ranges);
         for (number, cover) in boxes.iter().enumerate() {
             if !cover.iter().zip(ranges).all(|(b, r)| meets(b, r)) {
@@ -60,25 +69,25 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
                 continue;
             }
             let tile = number as u64;
-            array.reader.limits.check_plan(chunks.len() as u64 + 1)?;
+            reader.limits.check_plan(chunks.len() as u64 + 1)?;
             let mut parts = SmallVec::new();
             for &(column, slot) in &slots {
                 match column {
                     Column::Field(_) | Column::Dim(_) => {
-                        push_parts(array, fragment, column, slot, tile, &mut parts)?;
+                        push_parts(array, reader, fragment, column, slot, tile, &mut parts)?;
                     }
                     Column::Timestamp if with_times => {
                         // Cells of a fragment with one timestamp store no bytes; the part represents the column.
                         let slot = slot.unwrap_or_else(|| fragment.dim_slot(0));
-                        push_times(array, fragment, column, Role::Values, slot, tile, &mut parts)?;
+                        push_times(reader, fragment, column, Role::Values, slot, tile, &mut parts)?;
                     }
                     Column::Timestamp => {}
                     Column::DeletedBy => {
                         if let Some(slot) = fragment.delete_slot() {
-                            push_times(array, fragment, column, Role::Values, slot, tile, &mut parts)?;
+                            push_times(reader, fragment, column, Role::Values, slot, tile, &mut parts)?;
                         }
                         if let (true, Some(slot)) = (array.cuts_times(fragment), fragment.time_slot()) {
-                            push_times(array, fragment, column, Role::Mask, slot, tile, &mut parts)?;
+                            push_times(reader, fragment, column, Role::Mask, slot, tile, &mut parts)?;
                         }
                     }
                 }
@@ -95,6 +104,9 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
                 whole: shown && others.none(layer, cover, array),
             });
         }
+    }
+    if waiting {
+        return Err(Error::pending());
     }
     let deletes = array.deletes.iter().map(|delete| {
         let older = fragments.iter().take_while(|f| f.entry.start <= delete.timestamp).count();
@@ -156,7 +168,7 @@ fn slot(array: &TileDbArray, fragment: &Fragment, column: Column) -> Result<Opti
 }
 
 fn push_times(
-    array: &TileDbArray,
+    reader: &MetadataLoader,
     fragment: &Fragment,
     column: Column,
     role: Role,
@@ -164,8 +176,8 @@ fn push_times(
     tile: u64,
     parts: &mut SmallVec<[Part; 1]>,
 ) -> Result<()> {
-    let (offset, len) = fragment.span(&array.reader, 0, slot, tile)?;
-    array.reader.limits.check_decoded(fragment.cells(tile, None).saturating_mul(8), len)?;
+    let (offset, len) = fragment.span(reader, 0, slot, tile)?;
+    reader.limits.check_decoded(fragment.cells(tile, None).saturating_mul(8), len)?;
     parts.push(Part { column, role, object: fragment.object(slot, 0), offset, len });
     Ok(())
 }

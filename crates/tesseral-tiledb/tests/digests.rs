@@ -118,7 +118,9 @@ fn large_tiles_are_hashed_in_blocks() {
     let store = write(&CreateOptions::default());
     let container = TileDbFormat.open(store, &OpenOptions::default()).unwrap();
     let array = container.array(0).unwrap();
-    let plan = array.plan(&Request::cells(Selection::all(&[10_000]), 0)).unwrap();
+    let plan =
+        tesseral_format::plan(&*array, container.store(), &Request::cells(Selection::all(&[10_000]), 0))
+            .unwrap();
     let mut numbers = Vec::new();
     for chunk in &plan.chunks {
         let spans = array.digests(chunk);

@@ -9,14 +9,14 @@ use bytes::Bytes;
 use serde_json::{Map, Value as Json};
 use tesseral_core::schema::Order;
 use tesseral_core::{
-    ArraySchema, CellLen, ChunkGrid, ChunkStats, Coords, Error, ErrorKind, Field, Limits, Region, Result,
-    Scalar, alloc, missing,
+    ArraySchema, CellLen, ChunkGrid, ChunkStats, Coords, Error, Field, Limits, Region, Result, Scalar, alloc,
+    missing,
 };
 use tesseral_format::{
     Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, OpenOptions, Part,
-    PlannedChunk, Request, Role, Scratch, Uncovered,
+    Planned, PlannedChunk, Request, Role, Scratch, Uncovered,
 };
-use tesseral_store::{MemoryStore, Store, StoreExt};
+use tesseral_store::{ByteRange, MemoryStore, ObjectBytes, Rounds, Store, StoreExt};
 
 use crate::chain::{CodecChain, Encoded};
 use crate::open::{check_path, join};
@@ -31,6 +31,8 @@ use crate::wire::shard::{IndexLayout, ShardIndex};
 
 /// Bytes that looking for a chunk that does not exist, and planning it, counts as.
 const ABSENT_COST: u64 = 1024;
+/// Number of chunks that are looked for in one round.
+const TOGETHER: usize = 1 << 16;
 /// Size of the shard indexes that an array keeps, in bytes.
 const KEPT_INDEXES: usize = 32 << 20;
 
@@ -161,32 +163,25 @@ impl ZarrArray {
         join(&self.folder, &self.keys.key(&self.objects.coords(object)))
     }
 
-    /// Length of a stored object; `None` if it does not exist.
-    fn object_len(&self, key: &str) -> Result<Option<u64>> {
-        match self.store.len(key) {
-            Ok(len) => Ok(Some(len)),
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => Ok(None),
-            Err(e) => Err(e),
-        }
-    }
-
     /// Index of a shard; `None` if the shard does not exist.
-    fn index(&self, shards: &Shards, shard: u64) -> Result<Option<Arc<ShardIndex>>> {
+    fn index(&self, shards: &Shards, shard: u64, rounds: &Rounds) -> Result<Option<Arc<ShardIndex>>> {
         let lock = || shards.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lock().by_shard.get(&shard) {
             return Ok(known.clone());
         }
         let key = self.key(shard);
-        let index = match self.object_len(&key)? {
+        let size = shards.layout.len(shards.chunks).unwrap_or(u64::MAX);
+        self.limits.check_metadata(size)?;
+        // The first bytes are requested by their number at most, too: a shard can be shorter than its index.
+        let part = if shards.layout.at_start { ByteRange::Prefix(size) } else { ByteRange::Suffix(size) };
+        let found = rounds.read_existing(&[(&key, part)])?.pop().flatten();
+        let index = match found {
             None => None,
-            Some(len) => {
+            Some(ObjectBytes { len, bytes, .. }) => {
                 let object = self.store.describe(&key);
-                let range = shards.layout.range(shards.chunks, len).ok_or_else(|| {
-                    let expected = shards.layout.len(shards.chunks).unwrap_or(u64::MAX);
-                    Error::truncated("shard index", &object, 0, expected, len)
-                })?;
-                self.limits.check_metadata(range.end - range.start)?;
-                let bytes = self.store.read(&key, range)?;
+                if len < size {
+                    return Err(Error::truncated("shard index", &object, 0, size, len));
+                }
                 Some(Arc::new(ShardIndex::parse(&bytes, shards.layout, shards.chunks, len, &object)?))
             }
         };
@@ -201,7 +196,7 @@ impl ZarrArray {
     }
 
     /// The bytes of a chunk; `None` if it holds the fill value.
-    fn stored(&self, coords: &[u64]) -> Result<Option<Stored>> {
+    fn stored(&self, coords: &[u64], rounds: &Rounds) -> Result<Option<Stored>> {
         let number = |object: u64| {
             u32::try_from(object).map_err(|_| {
                 Error::limit("the objects of an array", self.objects.total(), u64::from(u32::MAX))
@@ -209,13 +204,14 @@ impl ZarrArray {
         };
         let Some(shards) = &self.shards else {
             let object = self.objects.linear(coords);
-            let len = self.object_len(&self.key(object))?;
+            let len = rounds.len_if_exists(&self.key(object))?;
             return len.map(|len| Ok(Stored { object: number(object)?, offset: 0, len })).transpose();
         };
         let shard: Coords = coords.iter().zip(&shards.counts).map(|(c, n)| c / n).collect();
         let inside = coords.iter().zip(&shards.counts).fold(0, |linear, (c, n)| linear * n + c % n);
         let object = self.objects.linear(&shard);
-        let Some((offset, len)) = self.index(shards, object)?.and_then(|index| index.get(inside)) else {
+        let Some((offset, len)) = self.index(shards, object, rounds)?.and_then(|index| index.get(inside))
+        else {
             return Ok(None);
         };
         Ok(Some(Stored { object: number(object)?, offset, len }))
@@ -240,9 +236,10 @@ impl ZarrArray {
         }
     }
 
-    fn planned(&self, coords: &[u64], columns: &[Column]) -> Result<PlannedChunk> {
+    fn planned(&self, coords: &[u64], columns: &[Column], rounds: &Rounds) -> Result<PlannedChunk> {
         let (id, cover) = (self.grid.linear(coords), self.grid.region(coords));
-        let stored = self.stored(coords).map_err(|e| e.in_array(&self.schema.name).in_chunk(coords))?;
+        let stored =
+            self.stored(coords, rounds).map_err(|e| e.in_array(&self.schema.name).in_chunk(coords))?;
         let Some(Stored { object, offset, len }) = stored else {
             if self.strict {
                 let error =
@@ -284,6 +281,37 @@ impl ZarrArray {
             access,
             whole,
         })
+    }
+
+    fn chunk_plan(&self, request: &Request, rounds: &Rounds) -> Result<ChunkPlan> {
+        let Some(selection) = request.selection() else {
+            return Err(Error::internal("a request by coordinates"));
+        };
+        let mut chunks = Vec::new();
+        if self.grid.total() > 0 {
+            let touched = self.grid.touched(selection);
+            self.limits.check_plan(touched.remaining())?;
+            // A shape can claim any number of unwritten chunks, and each is looked for.
+            let (mut absent, mut stored, mut waiting) = (0_u64, 0_u64, 0_usize);
+            for coords in touched {
+                let Some(chunk) = Rounds::later(self.planned(&coords, &request.columns, rounds))? else {
+                    waiting += 1;
+                    if waiting == TOGETHER {
+                        break;
+                    }
+                    continue;
+                };
+                stored = stored.saturating_add(chunk.stored_bytes());
+                if chunk.parts.is_empty() {
+                    absent += 1;
+                    let checked = self.limits.check_total("unwritten chunks", absent * ABSENT_COST, stored);
+                    checked.map_err(|e| e.in_array(&self.schema.name))?;
+                }
+                chunks.push(chunk);
+            }
+        }
+        rounds.complete()?;
+        Ok(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() })
     }
 
     /// Fills cells with the fill value.
@@ -366,29 +394,8 @@ impl ArraySource for ZarrArray {
         self.key(number.into()).into()
     }
 
-    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
-        let Some(selection) = request.selection() else {
-            return Err(Error::internal("a request by coordinates"));
-        };
-        let mut plan =
-            ChunkPlan { chunks: Vec::new(), uncovered: Uncovered::Impossible, deletes: Vec::new() };
-        if self.grid.total() > 0 {
-            let touched = self.grid.touched(selection);
-            self.limits.check_plan(touched.remaining())?;
-            // A shape can claim any number of unwritten chunks, and each is looked for.
-            let (mut absent, mut stored) = (0_u64, 0_u64);
-            for coords in touched {
-                let chunk = self.planned(&coords, &request.columns)?;
-                stored = stored.saturating_add(chunk.stored_bytes());
-                if chunk.parts.is_empty() {
-                    absent += 1;
-                    let checked = self.limits.check_total("unwritten chunks", absent * ABSENT_COST, stored);
-                    checked.map_err(|e| e.in_array(&self.schema.name))?;
-                }
-                plan.chunks.push(chunk);
-            }
-        }
-        Ok(plan)
+    fn plan(&self, request: &Request, rounds: &Arc<Rounds>) -> Result<Planned> {
+        Planned::of(self.chunk_plan(request, rounds), rounds)
     }
 
     fn recipe(&self) -> Option<Vec<u8>> {

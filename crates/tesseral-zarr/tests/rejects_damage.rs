@@ -21,7 +21,11 @@ fn exercise(store: Arc<dyn Store>) {
     for number in 0..container.len() {
         let array = container.array(number).unwrap();
         let shape = array.schema().shape().unwrap();
-        let Ok(plan) = array.plan(&Request::cells(Selection::all(&shape), 0)) else { continue };
+        let Ok(plan) =
+            tesseral_format::plan(&*array, container.store(), &Request::cells(Selection::all(&shape), 0))
+        else {
+            continue;
+        };
         for chunk in plan.chunks.iter().filter(|chunk| chunk.cells <= 1 << 16) {
             let read = |part: &tesseral_format::Part| {
                 let range = part.offset..part.offset + part.len;
@@ -75,7 +79,11 @@ fn damaged_shards_are_errors() {
     for len in 0..60 {
         let store = memory(&[("zarr.json", array.clone()), ("c/0", vec![3; len])]);
         let container = ZarrFormat.open(store, &OpenOptions::default()).unwrap();
-        let planned = container.array(0).unwrap().plan(&Request::cells(Selection::all(&[8]), 0));
+        let planned = tesseral_format::plan(
+            &*container.array(0).unwrap(),
+            container.store(),
+            &Request::cells(Selection::all(&[8]), 0),
+        );
         assert!(planned.is_err(), "{len}");
     }
 }
@@ -90,14 +98,25 @@ fn sizes_that_documents_claim_are_errors_or_fill_values() {
     let huge = v2("<f8", &[1 << 50], &[1 << 45], &json!({"fill_value": "NaN"}));
     let container = open(&[(".zarray", huge.clone())]).unwrap();
     let array = container.array(0).unwrap();
-    let plan = array.plan(&Request::cells(Selection::all(&[3]), 0)).unwrap();
+    let plan =
+        tesseral_format::plan(&*array, container.store(), &Request::cells(Selection::all(&[3]), 0)).unwrap();
     assert_eq!((plan.chunks.len(), plan.stored_bytes()), (1, 0));
     // A chunk that exists must be decoded completely.
     let container = open(&[(".zarray", huge), ("0", vec![0; 9])]).unwrap();
-    let error = container.array(0).unwrap().plan(&Request::cells(Selection::all(&[3]), 0)).unwrap_err();
+    let error = tesseral_format::plan(
+        &*container.array(0).unwrap(),
+        container.store(),
+        &Request::cells(Selection::all(&[3]), 0),
+    )
+    .unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Limit { .. }), "{error}");
     let many = open(&[(".zarray", v2("|u1", &[1 << 40], &[1], &json!({})))]).unwrap();
-    let error = many.array(0).unwrap().plan(&Request::cells(Selection::all(&[1 << 40]), 0)).unwrap_err();
+    let error = tesseral_format::plan(
+        &*many.array(0).unwrap(),
+        many.store(),
+        &Request::cells(Selection::all(&[1 << 40]), 0),
+    )
+    .unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Limit { .. }), "{error}");
 }
 

@@ -38,7 +38,7 @@ fn put(store: &RemoteStore, path: &Path, object: &str) {
     }
 }
 
-/// Round trips of opening and of reading a window; compares its cells and all cells.
+/// Round trips of opening and of planning a window, before its cells are requested together; compares its cells and all cells.
 fn rounds(path: &Path, case: &Case) -> (u64, u64) {
     let client = Arc::new(object_store::memory::InMemory::new());
     let open = || RemoteStore::with_client("remote", client.clone(), "data/set").unwrap();
@@ -47,13 +47,14 @@ fn rounds(path: &Path, case: &Case) -> (u64, u64) {
     let array = Open::new().open_store(Arc::clone(&store) as Arc<dyn Store>).unwrap().array_at(0).unwrap();
     let opened = store.traffic().rounds;
     let window = Selection::new([Slice::new(100, 500), Slice::new(3, 50)], &SHAPE).unwrap();
+    array.explain(&window).unwrap();
+    let planned = store.traffic().rounds;
     let cells = array.read(&window).unwrap();
     let row = |y: u64| (y * SHAPE[1] + 3) as usize * 4;
     let expected: Vec<u8> = (100..500).flat_map(|y| case.cells[row(y)..row(y) + 47 * 4].to_vec()).collect();
     assert_eq!(cells.bytes(), expected);
-    let read = store.traffic().rounds;
     assert_eq!(array.read(&Selection::all(&SHAPE)).unwrap().bytes(), case.cells);
-    (opened, read - opened)
+    (opened, planned - opened)
 }
 
 #[test]
@@ -61,7 +62,7 @@ fn opening_takes_few_round_trips() {
     let folder = tempfile::tempdir().unwrap();
     let case = case();
     let mut found = Vec::new();
-    for format in ["tet", "tensogram", "tiledb"] {
+    for format in ["tet", "tensogram", "tiledb", "zarr"] {
         let path = folder.path().join(format);
         create(&path, format, &case);
         found.push((format, rounds(&path, &case)));
@@ -76,8 +77,9 @@ fn opening_takes_few_round_trips() {
         session.commit().unwrap();
     }
     found.push(("fragments", rounds(&path, &case)));
-    let opened: Vec<_> = found.iter().map(|(name, (opened, ..))| (*name, *opened)).collect();
-    assert_eq!(opened, [("tet", 1), ("tensogram", 1), ("tiledb", 5), ("fragments", 5)]);
-    let window: Vec<_> = found.iter().map(|(name, (_, window))| (*name, *window)).take(3).collect();
-    assert_eq!(window, [("tet", 1), ("tensogram", 1), ("tiledb", 4)]);
+    // The end of a file holds its index; that of a TileDB fragment is read by its footer, which opening reads. The lengths of the
+    // objects of a Zarr array are requested together.
+    let expected =
+        [("tet", (1, 0)), ("tensogram", (1, 0)), ("tiledb", (2, 1)), ("zarr", (2, 1)), ("fragments", (2, 1))];
+    assert_eq!(found, expected);
 }

@@ -206,7 +206,7 @@ impl Dense {
         let shape = source.schema().shape().filter(|_| !source.schema().sparse);
         let shape = shape.ok_or_else(|| Error::invalid("not a dense array"))?;
         let all = Selection::all(&shape);
-        let plan = source.plan(&Request::cells(all.clone(), field))?;
+        let plan = tesseral_format::plan(&*source, container.store(), &Request::cells(all.clone(), field))?;
         let painted = paint(container, source.as_ref(), &plan, field, &all)?;
         Ok(Self { source, field, region: Region::from_shape(&shape), painted })
     }

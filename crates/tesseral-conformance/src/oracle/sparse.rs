@@ -180,7 +180,7 @@ impl Sparse {
             columns: all_columns(source.schema()),
             condition: None,
         };
-        let plan = source.plan(&request)?;
+        let plan = tesseral_format::plan(&*source, container.store(), &request)?;
         let rows = rows_of_plan(container, source.as_ref(), &plan, &all)?;
         Ok(Self { source, rows })
     }

@@ -7,7 +7,7 @@ use tesseral_store::{MemoryStore, Store, StoreExt};
 
 use super::{Check, Fixture, Violation, columns, full_request, objects, store_with};
 use crate::oracle::{ColumnLayout, Prefill, decode_parts, fetch};
-use tesseral_format::{AuditOptions, ContainerSource, Format, OpenOptions};
+use tesseral_format::{AuditOptions, ContainerSource, Format, OpenOptions, plan};
 
 /// Decoded bytes per column of a chunk up to which a damaged source is read.
 const FOLLOW: u64 = 1 << 20;
@@ -133,8 +133,8 @@ fn read_all(container: &dyn ContainerSource) {
         let _ = container.find(container.name(number));
         let Ok(source) = container.array(number) else { continue };
         for column in columns(source.schema()) {
-            let Ok(plan) =
-                full_request(source.schema(), vec![column]).and_then(|request| source.plan(&request))
+            let Ok(plan) = full_request(source.schema(), vec![column])
+                .and_then(|request| plan(&*source, container.store(), &request))
             else {
                 continue;
             };

@@ -35,7 +35,7 @@ pub use decode::{damaged_parts_never_panic, decoders_keep_their_contract};
 pub use executor::{Executor, executor_suite};
 pub use facts::{descriptions_agree, digests_match, statistics_hold};
 pub use open::{expectations_hold, open_is_deterministic, sniffing};
-pub use plan::{parts_lie_in_objects, plans_agree, whole_chunks_are_whole};
+pub use plan::{parts_lie_in_objects, plans_agree, plans_in_rounds, whole_chunks_are_whole};
 pub use store::store_suite;
 use tesseral_core::{ArraySchema, DType, Error, Result, Scalar, Selection, Slice};
 use tesseral_store::{MemoryStore, Store, StoreExt};
@@ -196,6 +196,7 @@ pub fn read_suite(format: &dyn Format, fixture: &Fixture) -> Result<(), Violatio
     parts_lie_in_objects(format, fixture)?;
     plans_agree(format, fixture)?;
     whole_chunks_are_whole(format, fixture)?;
+    plans_in_rounds(format, fixture)?;
     decoders_keep_their_contract(format, fixture)?;
     damaged_parts_never_panic(format, fixture)?;
     statistics_hold(format, fixture)?;
@@ -260,7 +261,7 @@ fn for_each_column(
             let location = format!("{}, {column:?}", check.location);
             let check = check.at(&location);
             let request = check.must("request", full_request(source.schema(), vec![column]))?;
-            let plan = check.must("plan", source.plan(&request))?;
+            let plan = check.must("plan", tesseral_format::plan(source, container.store(), &request))?;
             f(&check, source, column, &plan)?;
         }
         Ok(())

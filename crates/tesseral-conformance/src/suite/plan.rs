@@ -1,6 +1,7 @@
 //! Checks of plans: the location of chunks, and that partial plans agree with complete ones.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use tesseral_core::{Region, Result, Selection};
 
@@ -11,9 +12,50 @@ use super::{
 use crate::oracle::rows_of_plan;
 use crate::oracle::{Decoded, Dense, Prefill, Sparse, decode_parts, fetch, for_each_cell, in_ranges, paint};
 use tesseral_format::{
-    ArraySource, ChunkPlan, Column, ContainerSource, Cover, Format, PlannedChunk, Request, Target, Uncovered,
+    ArraySource, ChunkPlan, Column, ContainerSource, Cover, Format, Planned, PlannedChunk, Request, Target,
+    Uncovered, plan,
 };
-use tesseral_store::Store;
+use tesseral_store::test_wrappers::{Distant, Wrapped};
+use tesseral_store::{Rounds, Store};
+
+/// Over a network, planning reads metadata in rounds only: it never reads the container's store itself, names something new in
+/// each round, and its plans are those of a store that answers at once.
+///
+/// # Errors
+/// The first violation.
+pub fn plans_in_rounds(format: &dyn Format, fixture: &Fixture) -> Result<(), Violation> {
+    let check = Check::new("plans_in_rounds", fixture.seed);
+    let near = open(&check, format, fixture)?;
+    let distant = Arc::new(Distant::default());
+    let store = Arc::new(Wrapped::new(Arc::clone(&fixture.store), Arc::clone(&distant)));
+    let far = check.must("open", format.open(store, &fixture.options))?;
+    for_each_array(&check, near.as_ref(), |check, number, source| {
+        let other = check.must("array", far.array(number))?;
+        for column in columns(source.schema()) {
+            let request = check.must("request", full_request(source.schema(), vec![column]))?;
+            let expected = check.must("plan", plan(source, near.store(), &request))?;
+            let rounds = Rounds::new(Arc::clone(far.store()));
+            let mut named = HashSet::new();
+            let found = loop {
+                let before = distant.calls();
+                let planned = check.must("plan", other.plan(&request, &rounds))?;
+                check.same("reads of the store while planning", &(distant.calls() - before), &0)?;
+                match planned {
+                    Planned::Ready(plan) => break plan,
+                    Planned::Needs(needs) => {
+                        let new = needs.iter().filter(|need| named.insert((*need).clone())).count();
+                        check.require(new > 0, || format!("nothing new is needed: {needs:?}"))?;
+                        check.must("fetch", rounds.fetch(&needs))?;
+                    }
+                }
+            };
+            check.require(found == expected, || format!("the plan of {column:?} differs over a network"))?;
+            let again = check.must("plan", plan(&*other, far.store(), &request))?;
+            check.require(again == found, || format!("repeated plans of {column:?} differ"))?;
+        }
+        Ok(())
+    })
+}
 
 /// Every part lies in its object, parts are grouped as requested, and chunks declare the cells they store.
 ///
@@ -25,7 +67,7 @@ pub fn parts_lie_in_objects(format: &dyn Format, fixture: &Fixture) -> Result<()
     for_each_array(&check, container.as_ref(), |check, _, source| {
         let columns = columns(source.schema());
         let request = check.must("request", full_request(source.schema(), columns.clone()))?;
-        let all = check.must("plan", source.plan(&request))?;
+        let all = check.must("plan", plan(source, container.store(), &request))?;
         let mut ids = HashSet::new();
         for chunk in &all.chunks {
             let location = format!("{}, chunk {}", check.location, chunk.id);
@@ -40,7 +82,7 @@ pub fn parts_lie_in_objects(format: &dyn Format, fixture: &Fixture) -> Result<()
         // Requested separately, a column has the same parts.
         for column in columns {
             let request = check.must("request", full_request(source.schema(), vec![column]))?;
-            let alone = check.must("plan", source.plan(&request))?;
+            let alone = check.must("plan", plan(source, container.store(), &request))?;
             let parts = |plan: &ChunkPlan| -> Vec<_> {
                 let chunks = plan.chunks.iter();
                 chunks.map(|c| (c.id, c.column_parts(column).map(|(_, p)| *p).collect::<Vec<_>>())).collect()
@@ -128,7 +170,8 @@ fn dense_plan(
     field: u16,
     selection: &Selection,
 ) -> Result<(), Violation> {
-    let plan = check.must("plan", source.plan(&Request::cells(selection.clone(), field)))?;
+    let plan =
+        check.must("plan", plan(source, container.store(), &Request::cells(selection.clone(), field)))?;
     for chunk in &plan.chunks {
         let needed = chunk.cover.region().is_some_and(|cover| selection.clip(cover).is_some());
         check.require(needed, || format!("chunk {} holds no selected cell", chunk.id))?;
@@ -161,7 +204,7 @@ fn sparse_plan(
     let schema = source.schema();
     let request =
         Request { target: Target::Coordinates(ranges.clone()), columns: columns(schema), condition: None };
-    let plan = check.must("plan", source.plan(&request))?;
+    let plan = check.must("plan", plan(source, container.store(), &request))?;
     for chunk in &plan.chunks {
         let Cover::Bounds(bounds) = &chunk.cover else { return check.fail("region cover in a sparse array") };
         let outside = bounds.iter().zip(&ranges).any(|((low, high), ranges)| {
@@ -193,7 +236,7 @@ pub fn whole_chunks_are_whole(format: &dyn Format, fixture: &Fixture) -> Result<
     for_each_array(&check, container.as_ref(), |check, number, source| {
         let schema = source.schema();
         let request = check.must("request", full_request(schema, columns(schema)))?;
-        let plan = check.must("plan", source.plan(&request))?;
+        let plan = check.must("plan", plan(source, container.store(), &request))?;
         let whole = plan.chunks.iter().any(|chunk| chunk.whole);
         check.require(!whole || plan.deletes.is_empty(), || "whole chunks with deletes".to_owned())?;
         if schema.sparse {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use tesseral_format::convention::Holds;
 use tesseral_format::core::{Attributes, ChunkStats, Error, Finding, HistoryRow, Result, Stat, Sum};
-use tesseral_format::store::{Bytes, Store};
+use tesseral_format::store::{Bytes, Rounds, Store};
 use tesseral_format::{
     ArraySource, ArraySpec, AuditOptions, AuditReport, Capabilities, ChunkInfo, ChunkPlan, Column,
     ColumnData, ColumnMut, ContainerSource, CreateOptions, DigestSpans, EncodedChunk, Format, OpenOptions,
-    PlannedChunk, Probe, Request, Scratch, Sniff, SourceLayer, Target, Uncovered, Writer,
+    Planned, PlannedChunk, Probe, Request, Scratch, Sniff, SourceLayer, Target, Uncovered, Writer,
 };
 
 /// The flaw.
@@ -200,21 +200,10 @@ impl BrokenSource {
         };
         Request { target, ..request.clone() }
     }
-}
 
-impl SourceLayer for BrokenSource {
-    fn inner(&self) -> &dyn ArraySource {
-        &*self.inner
-    }
-
-    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
-        let everything = self.everything(request);
-        let mut plan = match self.flaw {
-            Flaw::PlansEverything => self.inner.plan(&everything)?,
-            _ => self.inner.plan(request)?,
-        };
+    fn broken_plan(&self, mut plan: ChunkPlan, partial: bool) -> ChunkPlan {
         match self.flaw {
-            Flaw::DropsChunk if everything != *request => {
+            Flaw::DropsChunk if partial => {
                 plan.chunks.pop();
             }
             Flaw::IgnoresLayers => plan.chunks.iter_mut().for_each(|chunk| chunk.layer = 0),
@@ -229,9 +218,23 @@ impl SourceLayer for BrokenSource {
             }
             _ => {}
         }
-        Ok(plan)
+        plan
+    }
+}
+
+impl SourceLayer for BrokenSource {
+    fn inner(&self) -> &dyn ArraySource {
+        &*self.inner
     }
 
+    fn plan(&self, request: &Request, rounds: &Arc<Rounds>) -> Result<Planned> {
+        let everything = self.everything(request);
+        let planned = match self.flaw {
+            Flaw::PlansEverything => self.inner.plan(&everything, rounds)?,
+            _ => self.inner.plan(request, rounds)?,
+        };
+        planned.and_then(|plan| Ok(self.broken_plan(plan, everything != *request)))
+    }
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
         let mut stats = self.inner.stats(chunk, column);
         match self.flaw {

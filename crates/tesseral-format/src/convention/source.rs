@@ -9,13 +9,14 @@ use smallvec::SmallVec;
 use tesseral_core::{
     ArraySchema, ChunkStats, Coords, Error, Limits, Region, Result, Selection, Slice, alloc,
 };
+use tesseral_store::Rounds;
 
 use super::AxisLabels;
 use super::encoding::Encoding;
 use super::text::{TextLayout, unpack, unpad};
 use crate::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, Part, PlannedChunk, Request,
-    Scratch, SourceLayer, StoredForm, Target, Totals, Uncovered,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, Part, Planned, PlannedChunk,
+    Request, Scratch, SourceLayer, StoredForm, Target, Totals, Uncovered,
 };
 
 /// An array that is stored as another one.
@@ -86,6 +87,18 @@ impl ModelArray {
         // Conditions refer to values of the array, not to the stored ones.
         let condition = request.condition.clone().filter(|_| !self.encoding.cast);
         Ok(Request { target: Target::Cells(selection), columns: request.columns.clone(), condition })
+    }
+
+    /// The plan of stored cells as a plan of the model's.
+    fn model_plan(&self, mut plan: ChunkPlan) -> Result<ChunkPlan> {
+        if self.is_packed() && (plan.chunks.len() != 1 || plan.chunks[0].cover.region().is_none()) {
+            let detail = format!("packed text in {} chunks", plan.chunks.len());
+            return Err(Error::unsupported(detail).in_array(&self.schema.name));
+        }
+        if !self.encoding.is_plain() {
+            plan.chunks = plan.chunks.into_iter().map(|chunk| self.model_chunk(chunk)).collect();
+        }
+        Ok(plan)
     }
 
     fn model_chunk(&self, mut chunk: PlannedChunk) -> PlannedChunk {
@@ -183,23 +196,16 @@ impl SourceLayer for ModelArray {
         &self.schema
     }
 
-    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
+    fn plan(&self, request: &Request, rounds: &Arc<Rounds>) -> Result<Planned> {
         if self.encoding.empty {
-            return Ok(ChunkPlan {
+            return Ok(Planned::Ready(ChunkPlan {
                 chunks: Vec::new(),
                 uncovered: Uncovered::Impossible,
                 deletes: Vec::new(),
-            });
+            }));
         }
-        let mut plan = self.inner.plan(&self.stored_request(request)?)?;
-        if self.is_packed() && (plan.chunks.len() != 1 || plan.chunks[0].cover.region().is_none()) {
-            let detail = format!("packed text in {} chunks", plan.chunks.len());
-            return Err(Error::unsupported(detail).in_array(&self.schema.name));
-        }
-        if !self.encoding.is_plain() {
-            plan.chunks = plan.chunks.into_iter().map(|chunk| self.model_chunk(chunk)).collect();
-        }
-        Ok(plan)
+        let planned = self.inner.plan(&self.stored_request(request)?, rounds)?;
+        planned.and_then(|plan| self.model_plan(plan))
     }
 
     fn portion(&self, request: &Request) -> Result<Option<Arc<dyn ArraySource>>> {
@@ -214,9 +220,9 @@ impl SourceLayer for ModelArray {
         }))
     }
 
-    fn totals(&self, everything: &Request) -> Result<Totals> {
+    fn totals(&self, everything: &Request) -> Result<Option<Totals>> {
         if self.encoding.empty {
-            return Ok(Totals { chunks: 0, stored_bytes: 0, digests: true });
+            return Ok(Some(Totals { chunks: 0, stored_bytes: 0, digests: true }));
         }
         self.inner.totals(&self.stored_request(everything)?)
     }

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
-use tesseral_core::{Error, Result};
+use tesseral_core::{Error, ErrorKind, Result};
 
 use crate::resolve::StorageOptions;
 use crate::store::{
@@ -62,10 +62,19 @@ pub struct RemoteStore {
     service: Service,
     source: ClientSource,
     known: Mutex<HashMap<String, Pieces>>,
-    listed: Mutex<HashMap<String, (Instant, Vec<ObjectInfo>)>>,
+    listed: Mutex<HashMap<String, KeptListing>>,
     rounds: AtomicU64,
     requests: AtomicU64,
     bytes: AtomicU64,
+}
+
+/// A listing that was received before it was requested.
+#[derive(Debug)]
+struct KeptListing {
+    at: Instant,
+    entries: Vec<ObjectInfo>,
+    /// How often it is still used.
+    uses: u32,
 }
 
 /// How a store gets its client.
@@ -144,7 +153,7 @@ impl RemoteStore {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn listed(&self) -> MutexGuard<'_, HashMap<String, (Instant, Vec<ObjectInfo>)>> {
+    fn listed(&self) -> MutexGuard<'_, HashMap<String, KeptListing>> {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -210,6 +219,15 @@ impl RemoteStore {
         if self.known().get("").is_some_and(Pieces::is_met) {
             return Ok(());
         }
+        // A listing that was requested with the first contact, and has not been used yet.
+        if self.kept("").is_some_and(|entries| entries > 0) {
+            return Err(Error::io("read", &self.location, std::io::ErrorKind::IsADirectory.into()));
+        }
+        self.contact(&[])
+    }
+
+    /// Requests the object of the store itself, and listings of folders below it.
+    fn contact(&self, folders: &[String]) -> Result<()> {
         let folder = || Error::io("read", &self.location, std::io::ErrorKind::IsADirectory.into());
         let list = Request::List { path: self.root.clone() };
         if self.root.as_ref().is_empty() && self.service.has_listings() {
@@ -222,10 +240,21 @@ impl RemoteStore {
             wanted.push(self.get("", ByteRange::Suffix(WINDOW))?);
         }
         let objects = wanted.len();
+        let mut below = Vec::new();
         if self.service.has_listings() {
             wanted.push(list.clone());
+            for folder in folders {
+                wanted.push(Request::List { path: self.path(folder)? });
+            }
         }
         let mut answers = self.ask(wanted)?;
+        if self.service.has_listings() {
+            below = answers.split_off(objects + 1);
+        }
+        for (folder, answer) in folders.iter().zip(below) {
+            // Listed again, and reported, where it is used.
+            let _ = self.keep_listing(folder, Some(answer));
+        }
         let mut listing = answers.split_off(objects);
         let mut answers = answers.into_iter();
         let head = answers.next().ok_or_else(|| Error::internal("no answer"))?;
@@ -246,12 +275,34 @@ impl RemoteStore {
         Ok(())
     }
 
+    /// Number of entries of a listing that is kept for the next request of it.
+    fn kept(&self, folder: &str) -> Option<usize> {
+        let listed = self.listed();
+        let kept = listed.get(folder).filter(|kept| kept.at.elapsed() < FRESH);
+        kept.map(|kept| kept.entries.len())
+    }
+
     /// Keeps a listing for the next request of it. Returns the number of entries.
     fn keep_listing(&self, folder: &str, answer: Option<Answer>) -> Result<usize> {
         let entries = self.entries(folder, answer)?;
         let count = entries.len();
-        self.listed().insert(folder.to_owned(), (Instant::now(), entries));
+        // Of the store's own folder, one use is the recognition of its format.
+        let uses = if folder.is_empty() { 2 } else { 1 };
+        self.listed().insert(folder.to_owned(), KeptListing { at: Instant::now(), entries, uses });
         Ok(count)
+    }
+
+    /// Uses a listing that was kept.
+    fn use_listing(&self, folder: &str) -> Option<Vec<ObjectInfo>> {
+        let mut listed = self.listed();
+        let mut kept = listed.remove(folder).filter(|kept| kept.at.elapsed() < FRESH)?;
+        kept.uses -= 1;
+        if kept.uses == 0 {
+            return Some(kept.entries);
+        }
+        let entries = kept.entries.clone();
+        listed.insert(folder.to_owned(), kept);
+        Some(entries)
     }
 
     /// Entries of a listing. Lengths are noted, so that they need not be requested.
@@ -272,18 +323,23 @@ impl RemoteStore {
         Ok(entries)
     }
 
+    /// Returns whether anything is known of the store.
+    fn is_known(&self) -> bool {
+        !self.known().is_empty() || !self.listed().is_empty()
+    }
+
     /// Returns bytes that are held in memory.
     fn held(&self, object: &str, part: &ByteRange) -> Option<ObjectBytes> {
         self.known().get(object)?.get(part)
     }
 
-    /// Reads parts of objects, as far as they are not held.
-    fn read_parts(&self, reads: &[(&str, ByteRange)], keep: bool) -> Result<Vec<ObjectBytes>> {
+    /// Reads parts of objects, as far as they are not held. The part of an object that does not exist is its error.
+    fn read_parts(&self, reads: &[(&str, ByteRange)], keep: bool) -> Result<Vec<Result<ObjectBytes>>> {
         if reads.iter().any(|(object, _)| object.is_empty()) {
             self.meet()?;
         }
-        let mut found: Vec<Option<ObjectBytes>> =
-            reads.iter().map(|(object, part)| self.held(object, part)).collect();
+        let mut found: Vec<Option<Result<ObjectBytes>>> =
+            reads.iter().map(|(object, part)| self.held(object, part).map(Ok)).collect();
         self.learn_lengths(reads, &found)?;
         let missing: Vec<usize> = (0..reads.len()).filter(|&i| found[i].is_none()).collect();
         let wanted = missing.iter().map(|&i| {
@@ -293,19 +349,21 @@ impl RemoteStore {
         let answers = self.ask(wanted.collect::<Result<_>>()?)?;
         for (&i, answer) in missing.iter().zip(answers) {
             let (object, part) = &reads[i];
-            let bytes = self.receive(object, answer, keep)?;
-            if let ByteRange::Exact(range) = part {
+            let bytes = match self.receive(object, answer, keep) {
+                Err(error) if !matches!(error.kind(), ErrorKind::NotFound { .. }) => return Err(error),
+                other => other,
+            };
+            if let (Ok(bytes), ByteRange::Exact(range)) = (&bytes, part) {
                 check_range(range, bytes.len, &|| self.describe(object))?;
             }
             found[i] = Some(bytes);
         }
-        let all =
-            found.into_iter().map(|bytes| bytes.ok_or_else(|| Error::internal("a read without an answer")));
-        all.collect()
+        let unanswered = || Err(Error::internal("a read without an answer"));
+        Ok(found.into_iter().map(|bytes| bytes.unwrap_or_else(unanswered)).collect())
     }
 
     /// Requests the lengths of objects whose ends are wanted from a service that cannot be asked for them.
-    fn learn_lengths(&self, reads: &[(&str, ByteRange)], found: &[Option<ObjectBytes>]) -> Result<()> {
+    fn learn_lengths<T>(&self, reads: &[(&str, ByteRange)], found: &[Option<T>]) -> Result<()> {
         if self.service.has_suffixes() {
             return Ok(());
         }
@@ -320,10 +378,13 @@ impl RemoteStore {
             .collect();
         let heads = objects.iter().map(|object| Ok(Request::Head { path: self.path(object)? }));
         let answers = self.ask(heads.collect::<Result<_>>()?)?;
-        objects
-            .iter()
-            .zip(answers)
-            .try_for_each(|(object, answer)| self.receive_length(object, answer).map(drop))
+        for (object, answer) in objects.iter().zip(answers) {
+            match self.receive_length(object, answer) {
+                Err(error) if !matches!(error.kind(), ErrorKind::NotFound { .. }) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn receive_length(&self, object: &str, answer: Answer) -> Result<u64> {
@@ -341,7 +402,8 @@ impl RemoteStore {
         match part {
             ByteRange::Suffix(_) if !self.service.has_suffixes() => {
                 let len = self.known().get(object).and_then(Pieces::len);
-                Ok(ByteRange::Exact(part.within(len.ok_or_else(|| Error::internal("a length is missing"))?)))
+                // Without a length it does not exist, which this request reports.
+                Ok(len.map_or(ByteRange::Exact(0..1), |len| ByteRange::Exact(part.within(len))))
             }
             ByteRange::Exact(range) if range.start > range.end => {
                 Err(Error::invalid(format!("the byte range {range:?} ends before it starts")))
@@ -383,7 +445,7 @@ impl Store for RemoteStore {
 
     fn read_many(&self, object: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let reads: Vec<_> = ranges.iter().map(|range| (object, ByteRange::Exact(range.clone()))).collect();
-        Ok(self.read_parts(&reads, false)?.into_iter().map(|part| part.bytes).collect())
+        self.read_parts(&reads, false)?.into_iter().map(|part| part.map(|part| part.bytes)).collect()
     }
 
     fn resident(&self, _: &str) -> Result<Option<Bytes>> {
@@ -391,14 +453,29 @@ impl Store for RemoteStore {
     }
 
     fn read_objects(&self, reads: &[(&str, ByteRange)]) -> Result<Vec<ObjectBytes>> {
-        self.read_parts(reads, false)
+        self.read_parts(reads, false)?.into_iter().collect()
+    }
+
+    fn read_existing(&self, reads: &[(&str, ByteRange)]) -> Result<Vec<Option<ObjectBytes>>> {
+        let existing = |part: Result<ObjectBytes>| match part {
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound { .. }) => Ok(None),
+            other => other.map(Some),
+        };
+        self.read_parts(reads, false)?.into_iter().map(existing).collect()
     }
 
     fn prefetch(&self, upcoming: &[Upcoming]) {
+        if !upcoming.is_empty() && upcoming.iter().all(|next| next.folder().is_some()) && !self.is_known() {
+            let folders: Vec<String> = upcoming.iter().filter_map(Upcoming::folder).cloned().collect();
+            // The next request reports what failed.
+            let _ = self.contact(&folders);
+            return;
+        }
         let mut wanted = Vec::new();
         let mut names = Vec::new();
         for next in upcoming {
             let request = match next {
+                Upcoming::Listing(folder) if self.kept(folder).is_some() => continue,
                 // Of objects of unknown length there may be too much.
                 Upcoming::Bytes(object, ByteRange::Whole)
                     if self.known().get(object).and_then(Pieces::len).is_none_or(|len| len > MOST_AHEAD) =>
@@ -431,9 +508,8 @@ impl Store for RemoteStore {
     }
 
     fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
-        let kept = self.listed().remove(folder).filter(|(at, _)| at.elapsed() < FRESH);
-        let entries = match kept {
-            Some((_, entries)) => entries,
+        let entries = match self.use_listing(folder) {
+            Some(entries) => entries,
             None => {
                 let answer = self.ask(vec![Request::List { path: self.path(folder)? }])?.pop();
                 self.entries(folder, answer)?

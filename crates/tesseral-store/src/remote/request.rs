@@ -75,6 +75,7 @@ async fn get(
             return Ok(Part { meta, start: range.start, bytes: Bytes::new() });
         }
         ByteRange::Exact(range) => Some(GetRange::Bounded(range.clone())),
+        ByteRange::Prefix(most) => Some(GetRange::Bounded(0..*most)),
         ByteRange::Suffix(most) => Some(GetRange::Suffix(*most)),
         ByteRange::Whole => None,
     };

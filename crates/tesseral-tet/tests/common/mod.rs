@@ -47,7 +47,7 @@ pub fn read_flat(container: &dyn ContainerSource, index: usize) -> Result<Vec<u8
 pub fn read_array(container: &dyn ContainerSource, array: &dyn ArraySource) -> Result<Vec<u8>> {
     let shape = array.schema().shape().unwrap();
     let size = array.schema().fields[0].cell_size().unwrap();
-    let plan = array.plan(&Request::cells(Selection::all(&shape), 0))?;
+    let plan = tesseral_format::plan(array, container.store(), &Request::cells(Selection::all(&shape), 0))?;
     let total = Region::from_shape(&shape).cells().unwrap() as usize;
     let mut out = vec![0; total * size];
     let mut seen = vec![false; total];

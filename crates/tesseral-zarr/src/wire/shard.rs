@@ -1,7 +1,5 @@
 //! The index of a shard: for each chunk its offset and length, both 2^64 − 1 for chunks that were not written.
 
-use std::ops::Range;
-
 use tesseral_codec::checksum::{self, Checksum, ChecksumPosition};
 use tesseral_core::{Error, Result, alloc};
 
@@ -24,12 +22,6 @@ impl IndexLayout {
     pub fn len(self, chunks: u64) -> Option<u64> {
         let sum = if self.checksum { checksum::LEN as u64 } else { 0 };
         chunks.checked_mul(ENTRY)?.checked_add(sum)
-    }
-
-    /// The byte range of the index in an object of `len` bytes; `None` if it is shorter than its index.
-    pub fn range(self, chunks: u64, len: u64) -> Option<Range<u64>> {
-        let index = self.len(chunks).filter(|index| *index <= len)?;
-        Some(if self.at_start { 0..index } else { len - index..len })
     }
 }
 
@@ -102,8 +94,7 @@ mod tests {
     fn entries_round_trip_and_unwritten_chunks_are_absent() {
         let entries = [(0, 10), (u64::MAX, u64::MAX), (10, 0)];
         let bytes = encode(&entries);
-        assert_eq!(LAYOUT.range(3, 10 + 52), Some(10..62));
-        assert_eq!(IndexLayout { at_start: true, ..LAYOUT }.range(3, 62), Some(0..52));
+        assert_eq!(LAYOUT.len(3), Some(52));
         let index = ShardIndex::parse(&bytes, LAYOUT, 3, 62, "o").unwrap();
         assert_eq!((index.get(0), index.get(1), index.get(2)), (Some((0, 10)), None, Some((10, 0))));
         assert_eq!(index.get(3), None);
@@ -116,8 +107,7 @@ mod tests {
             assert!(ShardIndex::parse(&damaged, LAYOUT, 3, 62, "o").is_err(), "{bit}");
         }
         assert!(ShardIndex::parse(&bytes, LAYOUT, 3, 9, "o").is_err());
-        assert_eq!(LAYOUT.range(3, 51), None);
-        assert_eq!(LAYOUT.range(u64::MAX / 2, u64::MAX), None);
+        assert_eq!(LAYOUT.len(u64::MAX / 2), None);
     }
 
     proptest! {

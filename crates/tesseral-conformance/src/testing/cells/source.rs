@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -9,9 +10,11 @@ use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, Result, Scalar, Stat
 
 use super::{CellsArray, Chunk, StoredLayer, columns};
 use crate::testing::coding::{self, ColumnCoding};
+use tesseral_store::Rounds;
+
 use tesseral_format::{
     Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpan, DigestSpans, Part,
-    PlannedChunk, Request, Role, Scratch, Target, Uncovered,
+    Planned, PlannedChunk, Request, Role, Scratch, Target, Uncovered,
 };
 
 /// With more layers than this, no chunk is tested for being whole.
@@ -55,7 +58,7 @@ impl ArraySource for CellsArray {
         Cow::Borrowed("")
     }
 
-    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
+    fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
         let Target::Coordinates(ranges) = &request.target else {
             return Err(Error::internal("a request by position"));
         };
@@ -91,7 +94,11 @@ impl ArraySource for CellsArray {
                 });
             }
         }
-        Ok(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: self.deletes.clone() })
+        Ok(Planned::Ready(ChunkPlan {
+            chunks,
+            uncovered: Uncovered::Impossible,
+            deletes: self.deletes.clone(),
+        }))
     }
 
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -9,9 +10,11 @@ use tesseral_core::{ArraySchema, ChunkStats, Error, Region, Result};
 
 use super::{Chunk, LayeredArray, StoredLayer};
 use crate::testing::coding::{self, ColumnCoding};
+use tesseral_store::Rounds;
+
 use tesseral_format::{
-    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpan, DigestSpans, Part, PlannedChunk,
-    Request, Role, Scratch, Uncovered,
+    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpan, DigestSpans, Part, Planned,
+    PlannedChunk, Request, Role, Scratch, Uncovered,
 };
 
 impl LayeredArray {
@@ -48,7 +51,7 @@ impl ArraySource for LayeredArray {
         Cow::Borrowed("")
     }
 
-    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
+    fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
         let selection = request.selection().ok_or_else(|| Error::internal("a request by coordinates"))?;
         let fields = request.columns.iter().map(|c| Ok((*c, self.field(*c)?))).collect::<Result<Vec<_>>>()?;
         let mut chunks = Vec::new();
@@ -83,7 +86,7 @@ impl ArraySource for LayeredArray {
         let everything = Region::from_shape(self.grid.shape());
         let full = self.layers.len() == 1 && self.layers[0].cover.contains(&everything);
         let uncovered = if full { Uncovered::Impossible } else { Uncovered::Fill };
-        Ok(ChunkPlan { chunks, uncovered, deletes: Vec::new() })
+        Ok(Planned::Ready(ChunkPlan { chunks, uncovered, deletes: Vec::new() }))
     }
 
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {

@@ -167,7 +167,7 @@ fn tile(array: &TileDbArray, part: &Region, order: Order, scratch: &mut Scratch)
         columns: fields.clone(),
         condition: None,
     };
-    let plan = array.plan(&request)?;
+    let plan = tesseral_format::plan(array, &array.reader.store, &request)?;
     let count = usize::try_from(part.cells().unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
     // For every cell, the chunk that provides it and its index there.
     let mut sources: Vec<Option<(usize, usize)>> = vec![None; count];

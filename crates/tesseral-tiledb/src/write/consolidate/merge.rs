@@ -78,7 +78,7 @@ fn load(
             Column::Dim(d) => Some(source.dim_slot(usize::from(d))),
             _ => None,
         };
-        push_parts(array, source, *column, slot, tile, &mut parts)?;
+        push_parts(array, &array.reader, source, *column, slot, tile, &mut parts)?;
     }
     let chunk = PlannedChunk {
         id: chunk_id(fragment, tile),
