@@ -20,6 +20,9 @@ const EXACT: f64 = (1_u64 << 53) as f64;
 /// Lower and upper bound of the bins.
 pub type BinRange = (Number, Number);
 
+/// Largest number of bins: jobs arrive as bytes from outside, and every slot has all bins.
+pub const MAX_BINS: u32 = 1 << 20;
+
 /// The bins of a histogram.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Histogram {
@@ -41,6 +44,17 @@ impl PartialEq for Histogram {
 }
 
 impl Histogram {
+    /// Number of bins, at least one.
+    ///
+    /// # Errors
+    /// `Limit` for more than [`MAX_BINS`].
+    pub(super) fn checked_bins(&self) -> Result<usize> {
+        if self.bins > MAX_BINS {
+            return Err(Error::limit("the bins of a histogram", self.bins.into(), MAX_BINS.into()));
+        }
+        Ok(self.bins.max(1) as usize)
+    }
+
     /// A histogram of some bins.
     pub fn new(bins: u32, ranges: Vec<BinRange>, clamp: bool) -> Self {
         Self { bins, ranges, clamp, edges: OnceLock::new() }

@@ -2,7 +2,7 @@
 
 use bytemuck::Zeroable;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use tesseral_core::{DType, Element, Error, Result, Scalar, dispatch_element};
+use tesseral_core::{DType, Element, Error, Result, Scalar, alloc, dispatch_element};
 
 use super::histogram::Histogram;
 use super::norms::Norms;
@@ -130,7 +130,7 @@ impl FoldState {
     /// The state of no cells.
     ///
     /// # Errors
-    /// `Unsupported` for dtypes without arithmetic.
+    /// `Unsupported` for dtypes without arithmetic; `Limit` for a histogram of too many bins.
     pub fn new(reducer: &Reducer, dtype: DType) -> Result<Self> {
         let empty = Summary::new(dtype, StatSet::COUNTS)?;
         Ok(match reducer {
@@ -143,9 +143,10 @@ impl FoldState {
             Reducer::Truth => Self::Truth(Truth::default()),
             Reducer::Values => Self::Values(Values::default()),
             Reducer::Sketch(accuracy) => Self::Sketch(Sketch::new(*accuracy)),
-            Reducer::Histogram(histogram) => {
-                Self::Histogram { counts: vec![0; histogram.bins.max(1) as usize], nans: 0 }
-            }
+            Reducer::Histogram(histogram) => Self::Histogram {
+                counts: alloc::zeroed("the bins of a histogram", histogram.checked_bins()?)?,
+                nans: 0,
+            },
             Reducer::Nulls(_) => Self::Count(0),
             Reducer::Weighted => Self::Weighted(Box::default()),
         })
