@@ -280,7 +280,9 @@ mod tests {
             bytes: numbers(&stored),
         });
         lon.period = Some(360.0);
-        let ends = |start, end| Axis::new(&lon, 0, Slice::new(start, end), 8, "degrees_east").ends;
+        let ends = |start, end| {
+            Axis::new(&lon, 0, Slice::new(start, end), (end - start) as usize, "degrees_east").ends
+        };
         assert_eq!(ends(3, 6), ("-90".to_owned(), "90".to_owned()));
         assert_eq!(ends(2, 6), ("-180".to_owned(), "90".to_owned()));
         assert_eq!(ends(0, 4), ("0.0".to_owned(), "270.0".to_owned()));
