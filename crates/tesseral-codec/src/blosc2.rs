@@ -12,11 +12,11 @@
 //!
 //! ```
 //! use tesseral_codec::Contexts;
-//! use tesseral_codec::blosc2::{self, Codec, Settings, Shuffle};
+//! use tesseral_codec::blosc2::{self, Codec, FrameSettings, Shuffle};
 //!
 //! let mut contexts = Contexts::default();
 //! let cells: Vec<u8> = (0..1000_u32).flat_map(u32::to_le_bytes).collect();
-//! let settings = Settings { codec: Codec::Lz4, level: 5, typesize: 4, shuffle: Shuffle::Byte };
+//! let settings = FrameSettings { codec: Codec::Lz4, level: 5, typesize: 4, shuffle: Shuffle::Byte };
 //! let mut frame = Vec::new();
 //! blosc2::encode(&cells, &settings, &mut frame, &mut contexts)?;
 //! let mut part = [0; 8];
