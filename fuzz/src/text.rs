@@ -3,12 +3,12 @@
 use std::sync::{Arc, OnceLock};
 
 use tesseral::query::{Document, Plan, QueryOptions};
-use tesseral::{Array, ContainerSource, Open, as_of, condition, parse_codecs};
+use tesseral::{Array, Container, Open, as_of, condition, parse_codecs};
 use tesseral_store::{MemoryStore, Store};
 
 /// Arrays to select from: labels and dates, integer domains, strings and sparse cells, enumerated fields.
-fn sources() -> &'static [ContainerSource] {
-    static SOURCES: OnceLock<Vec<ContainerSource>> = OnceLock::new();
+fn sources() -> &'static [Container] {
+    static SOURCES: OnceLock<Vec<Container>> = OnceLock::new();
     SOURCES.get_or_init(|| {
         let names =
             ["tet/labels_v1.tet", "tiledb/dense_columns", "tiledb/sparse_history", "tiledb/enumerated"];
