@@ -4,7 +4,9 @@
 
 use std::f64::consts::TAU;
 
-use tesseral::{ArraySchema, ArraySpec, Create, DType, HistoryRow, Labels, Region, Scalar, Value};
+use tesseral::{
+    ArraySchema, ArraySpec, Create, DType, Error, ErrorKind, HistoryRow, Labels, Region, Scalar, Value,
+};
 
 /// Four times a day in the middle of each month, every 5 degrees north, every 6 degrees east.
 const SHAPE: [u64; 3] = [48, 36, 60];
@@ -21,7 +23,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut rain = on_the_globe("precipitation", DType::Int16, "mm/day");
     rain.attributes.insert("scale_factor".to_owned(), Value::from("0.1"));
     rain.fields[0].missing = vec![Scalar::from_element(MISSING)];
-    let rain = session.add(&ArraySpec { schema: rain, codecs: vec![vec!["zstd:3".parse()?]], text: None })?;
+    let compressed = |codec: &str| -> Result<ArraySpec, Error> {
+        Ok(ArraySpec { schema: rain.clone(), codecs: vec![vec![codec.parse()?]], text: None })
+    };
+    let rain = match session.add(&compressed("zstd:3")?) {
+        // NetCDF-4 has no zstd that every reader knows.
+        Err(error) if matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
+            session.add(&compressed("gzip")?)
+        }
+        added => added,
+    }?;
     let mut elevation = ArraySchema::dense("elevation", DType::Int16, &[4], &[4]);
     label(&mut elevation, 0, "station", STATIONS.iter().map(|(name, _)| (*name).to_owned()));
     elevation.attributes.insert("units".to_owned(), Value::from("m"));
