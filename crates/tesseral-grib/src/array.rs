@@ -51,6 +51,7 @@ impl GribArray {
         let mut schema = ArraySchema::dense(name, DType::Float64, &shape, &chunk);
         schema.dims = dims;
         schema.attributes = variable.attributes.clone();
+        tesseral_core::missing::declare(&mut schema);
         if variable.grid.columns_first() {
             schema.cell_order = Order::ColMajor;
         }

@@ -57,6 +57,7 @@ impl CoordinateArray {
         let mut schema = ArraySchema::dense(name, dtype, &shape, &chunk);
         schema.dims = dims.iter().map(|(name, extent)| Dimension::new(*name, *extent)).collect();
         schema.attributes = attributes;
+        tesseral_core::missing::declare(&mut schema);
         let grid = schema.grid()?;
         Ok(Self { schema, grid, origin })
     }

@@ -1,10 +1,10 @@
-//! Checks of chunk statistics, digests and descriptions.
+//! Checks of chunk statistics, digests, declarations and descriptions.
 
 use tesseral_core::{ChunkStats, Field, Scalar, Stat, Sum};
 use tesseral_store::StoreExt;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Check, Fixture, Violation, for_each_column, open, random_indices};
+use super::{Check, Fixture, Violation, for_each_array, for_each_column, open, random_indices};
 use crate::oracle::{ColumnLayout, Prefill, Summary, decode_parts, fetch, for_each_cell, position_in};
 use tesseral_format::{ArraySource, Column, DigestSpan, Format, PlannedChunk};
 
@@ -150,6 +150,27 @@ pub fn digests_match(format: &dyn Format, fixture: &Fixture) -> Result<(), Viola
                     check.must("read", container.store().read(&source.object(implied.object), range))?;
                 check.same("implied bytes", &&bytes[..], &&implied.bytes[..])?;
             }
+        }
+        Ok(())
+    })
+}
+
+/// Fields have the missing values and units of time that the attributes declare.
+///
+/// # Errors
+/// The first violation.
+pub fn declarations_are_applied(format: &dyn Format, fixture: &Fixture) -> Result<(), Violation> {
+    let check = Check::new("declarations_are_applied", fixture.seed);
+    let container = open(&check, format, fixture)?;
+    for_each_array(&check, container.as_ref(), |check, _, source| {
+        let mut declared = source.schema().clone();
+        tesseral_core::missing::declare(&mut declared);
+        for (found, declared) in source.schema().fields.iter().zip(&declared.fields) {
+            let location = format!("{}, field {:?}", check.location, found.name);
+            let check = check.at(&location);
+            check.same("units of time", &found.time, &declared.time)?;
+            let applied = declared.missing.iter().all(|value| found.missing.contains(value));
+            check.require(applied, || format!("{:?} lack some of {:?}", found.missing, declared.missing))?;
         }
         Ok(())
     })

@@ -33,7 +33,7 @@ use std::sync::Arc;
 pub use damage::{audit_of_a_sound_source, damage_never_panics};
 pub use decode::{damaged_parts_never_panic, decoders_keep_their_contract};
 pub use executor::{Executor, executor_suite};
-pub use facts::{descriptions_agree, digests_match, statistics_hold};
+pub use facts::{declarations_are_applied, descriptions_agree, digests_match, statistics_hold};
 pub use open::{expectations_hold, open_is_deterministic, sniffing};
 pub use plan::{parts_lie_in_objects, plans_agree, plans_in_rounds, whole_chunks_are_whole};
 pub use store::store_suite;
@@ -201,6 +201,7 @@ pub fn read_suite(format: &dyn Format, fixture: &Fixture) -> Result<(), Violatio
     damaged_parts_never_panic(format, fixture)?;
     statistics_hold(format, fixture)?;
     digests_match(format, fixture)?;
+    declarations_are_applied(format, fixture)?;
     descriptions_agree(format, fixture)?;
     audit_of_a_sound_source(format, fixture)?;
     damage_never_panics(format, fixture)
