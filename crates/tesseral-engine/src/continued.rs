@@ -111,7 +111,7 @@ impl SourceLayer for ContinuedSource {
         if let Cover::Exact(region) = &chunk.cover {
             stored.cover = Cover::Exact(moved(region, &by, u64::saturating_sub));
         }
-        stored.tile = chunk.tile.as_ref().map(|tile| moved(tile, &by, u64::saturating_sub));
+        stored.tile = chunk.tile.as_deref().map(|tile| Box::new(moved(tile, &by, u64::saturating_sub)));
         Cow::Owned(stored)
     }
 
@@ -139,7 +139,7 @@ impl SourceLayer for ContinuedSource {
                 if let Cover::Exact(region) = &chunk.cover {
                     chunk.cover = Cover::Exact(moved(region, &by, u64::saturating_add));
                 }
-                chunk.tile = chunk.tile.map(|tile| moved(&tile, &by, u64::saturating_add));
+                chunk.tile = chunk.tile.map(|tile| Box::new(moved(&tile, &by, u64::saturating_add)));
                 chunk
             }));
             plan.deletes = found.deletes;

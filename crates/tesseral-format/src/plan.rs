@@ -80,7 +80,8 @@ pub struct PlannedChunk {
     /// The cells it can provide.
     pub cover: Cover,
     /// The stored box, if it is larger than the cover; decoders produce all of it.
-    pub tile: Option<Region>,
+    /// Boxed: most chunks have none, and plans of a million chunks are held in memory.
+    pub tile: Option<Box<Region>>,
     /// Where covers overlap, the higher layer wins.
     pub layer: u32,
     /// Number of cells stored.
@@ -96,7 +97,7 @@ pub struct PlannedChunk {
 impl PlannedChunk {
     /// The box that the decoder produces, for dense chunks.
     pub fn tile_region(&self) -> Option<&Region> {
-        self.tile.as_ref().or_else(|| self.cover.region())
+        self.tile.as_deref().or_else(|| self.cover.region())
     }
 
     /// The parts of one column.
@@ -213,6 +214,12 @@ impl ChunkPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A plan of a million chunks is held in memory, and the first touch of its pages costs more than computing it.
+    #[test]
+    fn planned_chunks_are_small() {
+        assert!(size_of::<PlannedChunk>() <= 184, "{}", size_of::<PlannedChunk>());
+    }
 
     /// Lengths are untrusted: parts of a fragment can declare sizes whose sum overflows.
     #[test]

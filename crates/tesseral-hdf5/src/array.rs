@@ -171,7 +171,7 @@ impl Hdf5Array {
             id: self.grid.linear(coords),
             cells: tile.cells().unwrap_or(u64::MAX),
             whole: tile == region,
-            tile: Some(tile).filter(|tile| *tile != region),
+            tile: (tile != region).then(|| Box::new(tile)),
             layer: 0,
             parts: columns.iter().map(part).collect(),
             access,

@@ -142,7 +142,7 @@ impl VirtualArray {
         if let Cover::Exact(region) = &chunk.cover {
             inner.cover = Cover::Exact(self.inward(piece, region));
         }
-        inner.tile = chunk.tile.as_ref().map(|tile| self.inward(piece, tile));
+        inner.tile = chunk.tile.as_deref().map(|tile| Box::new(self.inward(piece, tile)));
         let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         for part in &mut inner.parts {
             part.object = objects.list.get(part.object as usize).map_or(0, |(_, object)| *object);
@@ -160,7 +160,7 @@ impl VirtualArray {
         if let Cover::Exact(region) = &chunk.cover {
             chunk.cover = Cover::Exact(self.outward(piece, region));
         }
-        chunk.tile = chunk.tile.as_ref().map(|tile| self.outward(piece, tile));
+        chunk.tile = chunk.tile.as_deref().map(|tile| Box::new(self.outward(piece, tile)));
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         for part in &mut chunk.parts {
             let key = (u32::try_from(number).unwrap_or(u32::MAX), part.object);

@@ -116,7 +116,7 @@ impl ChunkEntry {
         };
         PlannedChunk {
             id: grid.linear(coords),
-            tile: full.then_some(tile),
+            tile: full.then(|| Box::new(tile)),
             cover: Cover::Exact(cover),
             layer: 0,
             cells,

@@ -88,7 +88,7 @@ pub(crate) fn plan(array: &TileDbArray, reader: &MetadataLoader, request: &Reque
             chunks.push(PlannedChunk {
                 id: chunk_id(layer, number),
                 cells: if cut { tile.cells().unwrap_or(u64::MAX) } else { geometry.cells },
-                tile: (cover != tile).then_some(tile),
+                tile: (cover != tile).then(|| Box::new(tile)),
                 cover: Cover::Exact(cover),
                 layer: u32::try_from(layer).unwrap_or(u32::MAX),
                 parts,

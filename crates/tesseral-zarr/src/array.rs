@@ -274,7 +274,7 @@ impl ZarrArray {
         Ok(PlannedChunk {
             id,
             cover: Cover::Exact(cover),
-            tile: (!whole).then_some(tile),
+            tile: (!whole).then(|| Box::new(tile)),
             layer: 0,
             cells: cells.unwrap_or(u64::MAX),
             parts: columns.iter().map(part).collect(),

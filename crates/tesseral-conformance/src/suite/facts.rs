@@ -46,7 +46,7 @@ pub fn statistics_hold(format: &dyn Format, fixture: &Fixture) -> Result<(), Vio
 
 /// The indices of the covered cells among the stored ones.
 fn counted(check: &Check<'_>, source: &dyn ArraySource, chunk: &PlannedChunk) -> Result<Vec<u64>, Violation> {
-    let (Some(cover), Some(tile)) = (chunk.cover.region(), chunk.tile.as_ref()) else {
+    let (Some(cover), Some(tile)) = (chunk.cover.region(), chunk.tile.as_deref()) else {
         return Ok((0..chunk.cells).collect());
     };
     let mut indices = Vec::new();

@@ -119,7 +119,7 @@ fn check_chunk(
                 format!("covers {cover:?} of {array_region:?}")
             })?;
             check.require(tile.contains(cover), || format!("covers {cover:?} and stores {tile:?}"))?;
-            check.require(chunk.tile.as_ref() != Some(cover), || "tile equal to the cover".to_owned())?;
+            check.require(chunk.tile.as_deref() != Some(cover), || "tile equal to the cover".to_owned())?;
             check.same("cells", &Some(chunk.cells), &tile.cells())
         }
         Cover::Bounds(bounds) => {

@@ -55,7 +55,7 @@ fn read_chunks(handle: &Handle, request: &Request, options: &Options) -> Result<
         let fetched = fetch::fetch(handle, &fetch::chunk_batch(handle, chunk))?;
         let parts = ChunkBytes::Fetched(&fetched).column(handle, chunk, *column)?;
         let bits = decode_packed(handle, chunk, *column, &parts).map_err(|e| e.in_array(&schema.name))?;
-        written += paint(selection, cover, chunk.tile.as_ref().unwrap_or(cover), &bits, &mut out);
+        written += paint(selection, cover, chunk.tile.as_deref().unwrap_or(cover), &bits, &mut out);
     }
     if written < cells {
         return Err(Error::unsupported("bitmasks with unwritten cells").in_array(&schema.name));

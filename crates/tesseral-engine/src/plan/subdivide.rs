@@ -74,7 +74,7 @@ impl PreparedRead {
         let grid = ChunkGrid::new(&shape, &extents)?;
         let pieces = grid.touched(&prepared.selection).map(|coords| PlannedChunk {
             cover: Cover::Exact(grid.region(&coords)),
-            tile: Some(region.clone()),
+            tile: Some(Box::new(region.clone())),
             whole: false,
             ..chunk.clone()
         });
@@ -287,7 +287,7 @@ pub(crate) fn cell_runs<'a>(
                 let len = cells.end - cells.start;
                 let part = Part { offset: part.offset + start * size, len: len * size, ..part };
                 let parts = [part].into_iter().collect();
-                let tile = Some(Region::from_shape(&[len]));
+                let tile = Some(Box::new(Region::from_shape(&[len])));
                 (Ok(PlannedChunk { parts, tile, cells: len, whole: false, ..chunk.clone() }), 0..len)
             }
             None => {
@@ -332,16 +332,21 @@ fn cut_piece(
             part.offset += locate_selection(tile, order, size, &Selection::from_region(&run)).start as u64;
             part.len = cells.saturating_mul(size as u64);
             let parts = [part].into_iter().collect();
-            Ok(PlannedChunk { cover: Cover::Exact(cover), tile: Some(run), cells, parts, ..piece })
+            Ok(PlannedChunk { cover: Cover::Exact(cover), tile: Some(Box::new(run)), cells, parts, ..piece })
         }
         (Access::Coded { granule: Some(granule) }, _) => {
             let cells = locate_selection(tile, order, size, &Selection::from_region(&cover)).cells;
             let parts = handle.source().narrow(chunk, column, &aligned(&cells, granule, tile))?;
             let parts = parts.unwrap_or_else(|| chunk.parts.clone());
-            Ok(PlannedChunk { cover: Cover::Exact(cover), tile: Some(tile.clone()), parts, ..piece })
+            Ok(PlannedChunk {
+                cover: Cover::Exact(cover),
+                tile: Some(Box::new(tile.clone())),
+                parts,
+                ..piece
+            })
         }
         // As stored: an error is reported when it is read.
-        _ => Ok(PlannedChunk { cover: Cover::Exact(cover), tile: Some(tile.clone()), ..piece }),
+        _ => Ok(PlannedChunk { cover: Cover::Exact(cover), tile: Some(Box::new(tile.clone())), ..piece }),
     }
 }
 

@@ -106,7 +106,7 @@ impl ModelArray {
         if let Cover::Exact(region) = &chunk.cover {
             chunk.cover = Cover::Exact(self.model_region(region));
         }
-        chunk.tile = chunk.tile.map(|tile| self.model_region(&tile));
+        chunk.tile = chunk.tile.map(|tile| Box::new(self.model_region(&tile)));
         chunk.cells = match self.is_packed() {
             true => chunk.cover.region().and_then(Region::cells).unwrap_or(0),
             false => chunk.cells / each,
@@ -184,7 +184,7 @@ impl SourceLayer for ModelArray {
         if let Cover::Exact(region) = &chunk.cover {
             stored.cover = Cover::Exact(self.stored_region(region));
         }
-        stored.tile = chunk.tile.as_ref().map(|tile| self.stored_region(tile));
+        stored.tile = chunk.tile.as_deref().map(|tile| Box::new(self.stored_region(tile)));
         stored.cells = match self.is_packed() {
             true => self.encoding.shape.iter().product(),
             false => chunk.cells.saturating_mul(self.encoding.elements()),

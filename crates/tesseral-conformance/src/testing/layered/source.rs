@@ -77,7 +77,7 @@ impl ArraySource for LayeredArray {
                     layer: number as u32,
                     access: coding::join(access),
                     whole: !shadowed && stored == cover,
-                    tile: (stored != cover).then_some(stored),
+                    tile: (stored != cover).then(|| Box::new(stored)),
                     cover: Cover::Exact(cover),
                     parts,
                 });
