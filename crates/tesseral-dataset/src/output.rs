@@ -202,9 +202,9 @@ impl StagedOutput {
     /// `InvalidRequest` if an entry appeared meanwhile that must not be replaced; `Io`.
     pub fn publish(self) -> Result<()> {
         match self.checks {
-            Checks::Local(rules) => self.staged.publish(&|replaced| rules.check(replaced)),
+            Checks::Local(rules) => self.staged.publish_approved(&|replaced| rules.check(replaced)),
             Checks::Remote(target) => {
-                self.staged.publish(&|_| Ok(()))?;
+                self.staged.publish_approved(&|_| Ok(()))?;
                 target.upload()
             }
         }

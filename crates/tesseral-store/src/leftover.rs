@@ -1,8 +1,8 @@
 //! Names of unpublished files and folders, and detection of those whose process has ended.
 //!
 //! ```text
-//! .tesseral-TARGET.PID-START-HOST.NUMBER.tmp      a file, or
-//! .tesseral-TARGET.PID-START-HOST.NUMBER.staged   a file or folder that is published atomically
+//! .tesseral-TARGET.PID-START-HOST.NUMBER.tmp      an object of a store, or
+//! .tesseral-TARGET.PID-START-HOST.NUMBER.staged   a whole output, a file or folder
 //! ```
 //!
 //! `START` is the start time of the process in clock ticks since boot, `HOST` a hash of the boot id and the process namespace,
@@ -112,8 +112,7 @@ pub(crate) fn temporary(target: &OsStr, ending: &str) -> OsString {
     format!("{PREFIX}{name}.{}.{unique}.{ending}", Owner::current()).into()
 }
 
-/// Returns a name for a temporary folder next to `target`. Later writers of the target remove it after the process has ended.
-/// once the process has ended.
+/// Returns a name for a temporary folder next to `target`. Later writers of the target remove it once the process has ended.
 pub fn staging_name(target: &OsStr) -> OsString {
     temporary(target, "staged")
 }

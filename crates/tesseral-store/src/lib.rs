@@ -25,7 +25,6 @@ mod leftover;
 mod local;
 mod map;
 mod memory;
-mod publish;
 #[cfg(feature = "remote")]
 mod remote;
 mod resolve;
@@ -43,13 +42,12 @@ pub use layer::StoreLayer;
 pub use leftover::staging_name;
 pub use local::{LocalStore, ReadMode};
 pub use memory::MemoryStore;
-pub use publish::exists as output_exists;
 #[cfg(feature = "remote")]
 pub use remote::{RemoteStore, Traffic};
 pub use resolve::{Location, StorageOptions};
 pub use rounds::Rounds;
 pub use sigbus::OperationGuard;
-pub use staged_path::StagedPath;
+pub use staged_path::{StagedPath, output_exists};
 pub use store::{
     ByteRange, ObjectBytes, ObjectInfo, ObjectKind, Overwrite, Profile, Staged, Store, StoreExt, Upcoming,
 };

@@ -15,8 +15,8 @@ use crate::folder::{Folder, FolderEntry, parent};
 use crate::handles;
 use crate::identity::OpenFile;
 use crate::leftover;
-use crate::publish::StagedFile;
 use crate::sigbus::{MapRegistry, Mapped, OperationGuard};
+use crate::staged_path::StagedPath;
 use crate::store::{
     ByteRange, ObjectBytes, ObjectInfo, ObjectKind, Overwrite, Staged, Store, StoreExt, check_range, slice,
 };
@@ -424,7 +424,7 @@ impl Store for LocalStore {
             let only = object.is_empty().then(|| target.name());
             leftover::sweep(beside.folder(), only);
         });
-        Ok(Box::new(StagedFile::create(target, &beside, overwrite)?))
+        Ok(Box::new(StagedPath::object(target, &beside, overwrite)?))
     }
 
     fn remove(&self, object: &str) -> Result<()> {

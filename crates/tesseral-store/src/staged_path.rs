@@ -1,55 +1,93 @@
 //! A file or folder that is written under a temporary name and published atomically.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::FileType;
-use tesseral_core::Result;
+use tesseral_core::{Advice, Error, Result};
 
-use crate::folder::{FolderEntry, file_type};
+use crate::folder::{FolderEntry, file_type, io};
+use crate::handles::ReopenedFile;
 use crate::leftover;
-use crate::publish::exists;
-use crate::store::Overwrite;
+use crate::store::{Overwrite, Staged};
 use crate::unpublished::{Unpublished, publishing};
 
-/// A temporary path next to the final one, for output of several files or output that is checked first. Dropping it without
-/// publishing removes it.
+/// A temporary path on the file system of the final one, with the permissions of the entry it replaces from the start: a file
+/// or folder that is checked before it is published, or one object of a store. Dropping it without publishing removes it.
 #[derive(Debug)]
 pub struct StagedPath {
     temporary: FolderEntry,
     target: FolderEntry,
     path: PathBuf,
     overwrite: Overwrite,
-    /// The entry with the temporary name must not be removed.
-    foreign: bool,
+    /// The open file, if this is an object of a store.
+    file: Option<Arc<ReopenedFile>>,
+    /// The entry with the temporary name must not be removed: it is published, or is the old output.
+    keep: bool,
     _unpublished: Unpublished,
 }
 
+/// Error for an output that exists and must not be replaced.
+pub fn output_exists(target: &Path) -> Error {
+    Error::invalid(format!("output {} already exists", target.display())).hint(Advice::Overwrite)
+}
+
 impl StagedPath {
-    /// Creates an empty file or folder under a temporary name for `target`. It has the permissions of the entry it replaces
-    /// from the start. Leftovers of killed writers of the target are removed.
+    /// Creates an empty file or folder under a temporary name next to `target`. Leftovers of killed writers of the target are
+    /// removed.
     ///
     /// # Errors
     /// `InvalidRequest` when the target exists and must not be replaced, except an empty folder replaced by a folder; `Io`.
     pub fn new(target: impl AsRef<Path>, folder: bool, overwrite: Overwrite) -> Result<Self> {
         let target = FolderEntry::of_path(target.as_ref())?;
         leftover::sweep(target.folder(), Some(target.name()));
+        let beside = target.clone();
+        Ok(Self::create(target, &beside, folder, overwrite, "staged")?.0)
+    }
+
+    /// Creates an empty file for the object `target` in the folder of `beside`, and keeps it open.
+    pub(crate) fn object(target: FolderEntry, beside: &FolderEntry, overwrite: Overwrite) -> Result<Self> {
+        let (mut staged, file) = Self::create(target, beside, false, overwrite, "tmp")?;
+        let entry = staged.temporary.clone();
+        staged.file = file.map(|file| ReopenedFile::new(file, move || entry.open_file()));
+        Ok(staged)
+    }
+
+    /// Creates the entry; returns the open file unless it is a folder.
+    fn create(
+        target: FolderEntry,
+        beside: &FolderEntry,
+        folder: bool,
+        overwrite: Overwrite,
+        ending: &str,
+    ) -> Result<(Self, Option<File>)> {
         let replaced = target.stat()?;
         if overwrite == Overwrite::Refuse && replaced.is_some() && !(folder && target.is_empty_folder()) {
-            return Err(exists(&target.path()));
+            return Err(output_exists(&target.path()));
         }
+        let kind = if folder { FileType::Directory } else { FileType::RegularFile };
+        // Private until it has the permissions of the entry it replaces.
+        let private = replaced.is_some_and(|stat| file_type(&stat) == kind);
         loop {
-            let temporary = target.beside(leftover::temporary(target.name(), "staged"));
+            let temporary = beside.beside(leftover::temporary(target.name(), ending));
             let _unpublished = Unpublished::new(temporary.path());
-            let private = replaced.is_some();
-            let made = match folder {
-                true => temporary.create_folder(if private { 0o700 } else { 0o777 })?,
-                false => temporary.create_file(if private { 0o600 } else { 0o666 })?.is_some(),
+            let (created, opened) = match folder {
+                true => (temporary.create_folder(if private { 0o700 } else { 0o777 })?, None),
+                false => {
+                    let opened = temporary.create_file(if private { 0o600 } else { 0o666 })?;
+                    (opened.is_some(), opened)
+                }
             };
-            if made {
-                let (path, foreign) = (temporary.path(), false);
-                let staged = Self { path, temporary, target, overwrite, foreign, _unpublished };
-                staged.keep_permissions()?;
-                return Ok(staged);
+            // Otherwise the name is a leftover of a process with the same number: use the next one.
+            if created {
+                let (path, file, keep) = (temporary.path(), None, false);
+                let staged = Self { path, temporary, target, overwrite, file, keep, _unpublished };
+                if private {
+                    staged.keep_permissions()?;
+                }
+                return Ok((staged, opened));
             }
         }
     }
@@ -67,42 +105,44 @@ impl StagedPath {
     }
 
     /// Publishes the entry under the final name. `approve` checks the replaced entry under its temporary name, so that nothing
-    /// can replace it between check and removal. If it is not approved, it is moved back.
+    /// can replace it between check and removal. If it is not approved, it is moved back. Its content must be durable.
     ///
     /// # Errors
     /// `InvalidRequest` when the target appeared meanwhile and must not be replaced; errors of `approve`; `Io`.
-    pub fn publish(mut self, approve: &dyn Fn(&Path) -> Result<()>) -> Result<()> {
+    pub fn publish_approved(mut self, approve: &dyn Fn(&Path) -> Result<()>) -> Result<()> {
         // While names are exchanged, the temporary name can be the old output.
         let _publishing = publishing();
         // At most two attempts: an entry can appear at the target after the first one.
         for _ in 0..2 {
             if self.target.stat()?.is_none() {
                 if self.temporary.rename_new(&self.target)? {
+                    self.keep = true;
                     return self.target.folder().sync();
                 }
                 continue;
             }
             if self.overwrite == Overwrite::Refuse {
                 if !self.target.is_empty_folder() {
-                    return Err(exists(&self.target.path()));
+                    return Err(output_exists(&self.target.path()));
                 }
                 self.keep_permissions()?;
                 // The system returns an error if the folder is no longer empty.
                 self.temporary.rename(&self.target)?;
+                self.keep = true;
                 return self.target.folder().sync();
             }
             return self.replace(approve);
         }
-        Err(exists(&self.target.path()))
+        Err(output_exists(&self.target.path()))
     }
 
     fn replace(&mut self, approve: &dyn Fn(&Path) -> Result<()>) -> Result<()> {
         self.keep_permissions()?;
         if self.temporary.exchange(&self.target)? {
             if let Err(error) = approve(&self.path) {
-                self.foreign = true;
+                self.keep = true;
                 self.temporary.exchange(&self.target)?;
-                self.foreign = false;
+                self.keep = false;
                 return Err(error);
             }
             // The old entry is removed on drop.
@@ -113,7 +153,7 @@ impl StagedPath {
         self.target.rename(&aside)?;
         let placed = approve(&aside.path()).and_then(|()| match self.temporary.rename_new(&self.target)? {
             true => Ok(()),
-            false => Err(exists(&self.target.path())),
+            false => Err(output_exists(&self.target.path())),
         });
         if let Err(error) = placed {
             // Best effort: the cause of the failure can affect the old entry too.
@@ -124,6 +164,12 @@ impl StagedPath {
         // An entry that cannot be removed is a leftover, marked by its name.
         let _ = aside.remove_tree();
         Ok(())
+    }
+
+    fn with_file<T>(&self, op: &'static str, call: impl FnOnce(&File) -> std::io::Result<T>) -> Result<T> {
+        let file =
+            self.file.as_ref().ok_or_else(|| Error::internal("a staged path is not open as an object"))?;
+        file.get().and_then(|file| call(&file)).map_err(|e| io(op, &self.path, e))
     }
 
     /// Copies permissions and owner of the replaced entry.
@@ -139,9 +185,41 @@ impl StagedPath {
     }
 }
 
+/// One object of a store, which needs no approval.
+impl Staged for StagedPath {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.with_file("write", |file| file.write_all_at(bytes, offset))
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.with_file("read", |file| file.read_exact_at(out, offset))
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.with_file("set length of", |file| file.set_len(len))
+    }
+
+    fn publish(mut self: Box<Self>) -> Result<()> {
+        self.with_file("sync", File::sync_all)?;
+        {
+            let _publishing = publishing();
+            match self.overwrite {
+                Overwrite::Replace => self.temporary.rename(&self.target)?,
+                Overwrite::Refuse => {
+                    if !self.temporary.rename_new(&self.target)? {
+                        return Err(output_exists(&self.target.path()));
+                    }
+                }
+            }
+            self.keep = true;
+        }
+        self.target.folder().sync()
+    }
+}
+
 impl Drop for StagedPath {
     fn drop(&mut self) {
-        if !self.foreign {
+        if !self.keep {
             // A failure here cannot be handled; the name marks the entry as a leftover.
             let _ = self.temporary.remove_tree();
         }
@@ -185,14 +263,14 @@ mod tests {
             assert!(!target.exists());
             let staged = StagedPath::new(&target, is_folder, Overwrite::Refuse).unwrap();
             fill(staged.path(), "one");
-            staged.publish(&anything).unwrap();
+            staged.publish_approved(&anything).unwrap();
             assert_eq!(read(), "one");
             let refused = StagedPath::new(&target, is_folder, Overwrite::Refuse).unwrap_err();
             assert!(matches!(refused.kind(), ErrorKind::InvalidRequest { .. }));
             let staged = StagedPath::new(&target, is_folder, Overwrite::Replace).unwrap();
             fill(staged.path(), "two");
             assert_eq!(read(), "one");
-            staged.publish(&anything).unwrap();
+            staged.publish_approved(&anything).unwrap();
             assert_eq!(read(), "two");
         }
         assert_eq!(names(folder.path()), ["d", "f"]);
@@ -205,7 +283,7 @@ mod tests {
             let target = folder.path().join(format!("t{is_folder}"));
             let staged = StagedPath::new(&target, is_folder, Overwrite::Refuse).unwrap();
             fs::write(&target, "theirs").unwrap();
-            assert!(staged.publish(&anything).is_err());
+            assert!(staged.publish_approved(&anything).is_err());
             assert_eq!(fs::read_to_string(&target).unwrap(), "theirs");
         }
         assert_eq!(names(folder.path()), ["tfalse", "ttrue"]);
@@ -228,7 +306,7 @@ mod tests {
             true => Err(Error::invalid("a link")),
             false => Ok(()),
         };
-        assert!(staged.publish(&no_links).is_err());
+        assert!(staged.publish_approved(&no_links).is_err());
         assert_eq!(fs::read_link(&target).unwrap(), outside);
         assert_eq!(fs::read_to_string(outside.join("keep")).unwrap(), "kept");
         assert_eq!(names(folder.path()), ["d", "outside"]);
@@ -245,7 +323,7 @@ mod tests {
         symlink(&outside, target.join("link")).unwrap();
         symlink(&outside, target.join("inner/link")).unwrap();
         let staged = StagedPath::new(&target, true, Overwrite::Replace).unwrap();
-        staged.publish(&anything).unwrap();
+        staged.publish_approved(&anything).unwrap();
         assert_eq!(fs::read_to_string(outside.join("keep")).unwrap(), "kept");
         // The same applies to dropping it.
         let staged = StagedPath::new(folder.path().join("e"), true, Overwrite::Refuse).unwrap();
@@ -269,7 +347,7 @@ mod tests {
             assert_eq!(mode(staged.path()), wanted, "also while it is written");
             set(staged.path(), 0o600);
             fill(staged.path(), "new");
-            staged.publish(&anything).unwrap();
+            staged.publish_approved(&anything).unwrap();
             assert_eq!((mode(&file), fs::read_to_string(&file).unwrap().as_str()), (wanted, "new"));
         }
         let array = folder.path().join("d");
@@ -283,8 +361,21 @@ mod tests {
         let staged = StagedPath::new(&array, true, Overwrite::Replace).unwrap();
         fs::create_dir(staged.path().join("b")).unwrap();
         fs::write(staged.path().join("b/3"), "new").unwrap();
-        staged.publish(&anything).unwrap();
+        staged.publish_approved(&anything).unwrap();
         assert_eq!(["", "b", "b/3"].map(|name| mode(&array.join(name))), [0o750, 0o750, 0o640]);
+    }
+
+    /// Those of a link say nothing about the file that replaces it.
+    #[test]
+    fn a_file_that_replaces_a_link_has_default_permissions() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().mode() & 0o777;
+        fs::write(folder.path().join("plain"), "").unwrap();
+        let target = folder.path().join("link");
+        symlink("absent", &target).unwrap();
+        let staged = StagedPath::new(&target, false, Overwrite::Replace).unwrap();
+        staged.publish_approved(&anything).unwrap();
+        assert_eq!(mode("link"), mode("plain"));
     }
 
     /// Concurrent readers find either the old or the new folder.
@@ -305,7 +396,7 @@ mod tests {
             });
             for _ in 0..500 {
                 let staged = StagedPath::new(&target, true, Overwrite::Replace).unwrap();
-                staged.publish(&anything).unwrap();
+                staged.publish_approved(&anything).unwrap();
             }
             done.store(true, Ordering::Relaxed);
             assert!(looked.join().unwrap());
