@@ -11,7 +11,7 @@
 //!
 //! Numbers are big-endian. Counts, lengths and dimension numbers have 32 bits, in CDF-5 64; offsets have 32 bits in CDF-1 only.
 
-use tesseral_core::{Attributes, DType, Error, Result, Scalar, Value};
+use tesseral_core::{Attributes, Cursor, DType, Error, Result, Scalar, Value};
 
 /// The first bytes of a file, before the version.
 pub const MAGIC: [u8; 3] = *b"CDF";
@@ -69,11 +69,11 @@ impl Header {
     /// # Errors
     /// `Corrupt`; `Unsupported` for unknown versions.
     pub fn parse(bytes: &[u8], object: &str) -> Result<Option<Self>> {
-        let mut reader = Reader { bytes, at: 0, wide: false, object };
-        match reader.header() {
+        let mut cursor = HeaderCursor { cursor: Cursor::new(object, bytes), wide: false, ended: false };
+        match cursor.header() {
             Ok(header) => Ok(Some(header)),
-            Err(Stop::Short) => Ok(None),
-            Err(Stop::Fault(error)) => Err(error),
+            Err(_) if cursor.ended => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -83,88 +83,72 @@ impl Header {
     }
 }
 
-/// Why parsing ends early.
-enum Stop {
-    /// The bytes end inside the header.
-    Short,
-    Fault(Error),
-}
-
-type Parsed<T> = std::result::Result<T, Stop>;
-
-struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
+struct HeaderCursor<'a> {
+    cursor: Cursor<'a>,
     /// Whether counts have 64 bits.
     wide: bool,
-    object: &'a str,
+    /// The bytes end inside the header.
+    ended: bool,
 }
 
-impl<'a> Reader<'a> {
-    fn fault(&self, what: &str, detail: impl Into<String>) -> Stop {
-        Stop::Fault(Error::corrupt(what, self.object, self.at as u64, detail))
+impl<'a> HeaderCursor<'a> {
+    fn corrupt(&self, what: &str, detail: impl Into<String>) -> Error {
+        self.cursor.corrupt(what, detail)
     }
 
-    fn take(&mut self, len: u64) -> Parsed<&'a [u8]> {
-        let end = usize::try_from(len).ok().and_then(|len| self.at.checked_add(len)).ok_or(Stop::Short)?;
-        let bytes = self.bytes.get(self.at..end).ok_or(Stop::Short)?;
-        self.at = end;
-        Ok(bytes)
+    fn bytes(&mut self, len: u64, what: &str) -> Result<&'a [u8]> {
+        self.cursor.take64(len, what).inspect_err(|_| self.ended = true)
     }
 
-    fn word(&mut self) -> Parsed<u32> {
-        let bytes = self.take(4)?;
-        Ok(bytes.iter().fold(0, |word, byte| word << 8 | u32::from(*byte)))
+    fn word(&mut self, what: &str) -> Result<u32> {
+        self.cursor.array(what).map(u32::from_be_bytes).inspect_err(|_| self.ended = true)
     }
 
-    fn double_word(&mut self) -> Parsed<u64> {
-        Ok(u64::from(self.word()?) << 32 | u64::from(self.word()?))
+    fn double_word(&mut self, what: &str) -> Result<u64> {
+        self.cursor.array(what).map(u64::from_be_bytes).inspect_err(|_| self.ended = true)
     }
 
     /// A count, length or dimension number.
-    fn count(&mut self) -> Parsed<u64> {
-        if self.wide { self.double_word() } else { self.word().map(u64::from) }
+    fn count(&mut self, what: &str) -> Result<u64> {
+        if self.wide { self.double_word(what) } else { self.word(what).map(u64::from) }
     }
 
-    fn padded(&mut self, len: u64) -> Parsed<&'a [u8]> {
-        let bytes = self.take(len)?;
-        self.take(len.wrapping_neg() % 4)?;
+    fn padded(&mut self, len: u64, what: &str) -> Result<&'a [u8]> {
+        let bytes = self.bytes(len, what)?;
+        self.bytes(len.wrapping_neg() % 4, what)?;
         Ok(bytes)
     }
 
-    fn header(&mut self) -> Parsed<Header> {
-        if self.take(3)? != MAGIC {
-            self.at = 0;
-            return Err(self.fault("magic", "not a NetCDF classic file"));
+    fn header(&mut self) -> Result<Header> {
+        if self.bytes(3, "magic")? != MAGIC {
+            return Err(self.cursor.corrupt_at(0, "magic", "not a NetCDF classic file"));
         }
-        let version = self.take(1)?[0];
+        let version = self.bytes(1, "version")?[0];
         if !matches!(version, 1 | 2 | 5) {
-            return Err(Stop::Fault(Error::unsupported(format!(
-                "NetCDF classic files of version {version}"
-            ))));
+            return Err(Error::unsupported(format!("NetCDF classic files of version {version}")));
         }
         self.wide = version == 5;
         let streaming = if self.wide { u64::MAX } else { u64::from(u32::MAX) };
-        let records = Some(self.count()?).filter(|records| *records != streaming);
-        let dims = self.list("dimensions", DIMENSIONS, |reader, dims: &mut Vec<NamedDimension>| {
-            let dim = NamedDimension { name: reader.name("dimensions")?, len: reader.count()? };
+        let records = Some(self.count("number of records")?).filter(|records| *records != streaming);
+        let dims = self.list("dimensions", DIMENSIONS, |cursor, dims: &mut Vec<NamedDimension>| {
+            let dim = NamedDimension { name: cursor.name("dimensions")?, len: cursor.count("dimensions")? };
             if dim.len == 0 && dims.iter().any(|other| other.len == 0) {
-                return Err(reader.fault("dimensions", "more than one record dimension"));
+                return Err(cursor.corrupt("dimensions", "more than one record dimension"));
             }
             dims.push(dim);
             Ok(())
         })?;
         let attributes = self.attributes()?;
         let variables =
-            self.list("variables", VARIABLES, |reader, variables: &mut Vec<NetCdf3Variable>| {
-                variables.push(reader.variable(version, &dims)?);
+            self.list("variables", VARIABLES, |cursor, variables: &mut Vec<NetCdf3Variable>| {
+                variables.push(cursor.variable(version, &dims)?);
                 Ok(())
             })?;
         let mut names = std::collections::HashSet::new();
         if let Some(twice) = variables.iter().find(|variable| !names.insert(variable.name.as_str())) {
-            return Err(self.fault("variables", format!("duplicate variable {:?}", twice.name)));
+            return Err(self.corrupt("variables", format!("duplicate variable {:?}", twice.name)));
         }
-        Ok(Header { version, records, dims, attributes, variables, len: self.at as u64 })
+        Ok(Header { version, records, dims, attributes, variables, len: self.cursor.at() })
     }
 
     /// A list of items. Memory grows with the bytes that were read, not with the count that the list declares.
@@ -172,11 +156,11 @@ impl<'a> Reader<'a> {
         &mut self,
         what: &str,
         tag: u32,
-        mut item: impl FnMut(&mut Self, &mut T) -> Parsed<()>,
-    ) -> Parsed<T> {
-        let (found, count) = (self.word()?, self.count()?);
+        mut item: impl FnMut(&mut Self, &mut T) -> Result<()>,
+    ) -> Result<T> {
+        let (found, count) = (self.word(what)?, self.count(what)?);
         if found != tag && (found, count) != (0, 0) {
-            return Err(self.fault(what, format!("tag mismatch: expected {tag}, found {found}")));
+            return Err(self.corrupt(what, format!("tag mismatch: expected {tag}, found {found}")));
         }
         let mut items = T::default();
         for _ in 0..count {
@@ -185,18 +169,18 @@ impl<'a> Reader<'a> {
         Ok(items)
     }
 
-    fn name(&mut self, what: &str) -> Parsed<String> {
-        let len = self.count()?;
-        let bytes = self.padded(len)?;
+    fn name(&mut self, what: &str) -> Result<String> {
+        let len = self.count(what)?;
+        let bytes = self.padded(len, what)?;
         match std::str::from_utf8(bytes) {
             Ok(name) if !name.is_empty() => Ok(name.to_owned()),
-            Ok(_) => Err(self.fault(what, "empty name")),
-            Err(_) => Err(self.fault(what, "a name is not UTF-8")),
+            Ok(_) => Err(self.corrupt(what, "empty name")),
+            Err(_) => Err(self.corrupt(what, "a name is not UTF-8")),
         }
     }
 
-    fn dtype(&mut self) -> Parsed<DType> {
-        let number = self.word()?;
+    fn dtype(&mut self) -> Result<DType> {
+        let number = self.word("type")?;
         Ok(match number {
             1 => DType::Int8,
             2 => DType::Char,
@@ -209,45 +193,48 @@ impl<'a> Reader<'a> {
             9 if self.wide => DType::UInt32,
             10 if self.wide => DType::Int64,
             11 if self.wide => DType::UInt64,
-            _ => return Err(self.fault("type", format!("unknown type {number}"))),
+            _ => return Err(self.corrupt("type", format!("unknown type {number}"))),
         })
     }
 
-    fn attributes(&mut self) -> Parsed<Attributes> {
-        self.list("attributes", ATTRIBUTES, |reader, attributes: &mut Attributes| {
-            let (name, dtype, count) = (reader.name("attributes")?, reader.dtype()?, reader.count()?);
+    fn attributes(&mut self) -> Result<Attributes> {
+        self.list("attributes", ATTRIBUTES, |cursor, attributes: &mut Attributes| {
+            let (name, dtype, count) =
+                (cursor.name("attributes")?, cursor.dtype()?, cursor.count("attributes")?);
             let size = dtype.size().unwrap_or(1);
-            let len = count.checked_mul(size as u64).ok_or(Stop::Short)?;
-            let value = value(dtype, size, reader.padded(len)?);
+            // An overflow is more than any file holds.
+            let len = count.saturating_mul(size as u64);
+            let value = value(dtype, size, cursor.padded(len, "attributes")?);
             match attributes.insert(name, value) {
                 None => Ok(()),
-                Some(_) => Err(reader.fault("attributes", "duplicate attribute")),
+                Some(_) => Err(cursor.corrupt("attributes", "duplicate attribute")),
             }
         })
     }
 
-    fn variable(&mut self, version: u8, dims: &[NamedDimension]) -> Parsed<NetCdf3Variable> {
-        let (name, rank) = (self.name("variables")?, self.count()?);
+    fn variable(&mut self, version: u8, dims: &[NamedDimension]) -> Result<NetCdf3Variable> {
+        let (name, rank) = (self.name("variables")?, self.count("variables")?);
         if rank > RANK {
-            return Err(self.fault("variables", format!("{name:?} has {rank} dimensions")));
+            return Err(self.corrupt("variables", format!("{name:?} has {rank} dimensions")));
         }
         let mut own = Vec::new();
         for position in 0..rank {
-            let number = self.count()?;
+            let number = self.count("variables")?;
             let known = usize::try_from(number).ok().filter(|number| *number < dims.len());
             let dim = known
-                .ok_or_else(|| self.fault("variables", format!("{name:?} has no dimension {number}")))?;
+                .ok_or_else(|| self.corrupt("variables", format!("{name:?} has no dimension {number}")))?;
             if dims[dim].len == 0 && position > 0 {
                 return Err(
-                    self.fault("variables", format!("the record dimension of {name:?} is not its first"))
+                    self.corrupt("variables", format!("the record dimension of {name:?} is not its first"))
                 );
             }
             own.push(dim);
         }
         let (attributes, dtype) = (self.attributes()?, self.dtype()?);
         // The size is redundant, and wrong for variables that exceed its width.
-        self.count()?;
-        let begin = if version == 1 { self.word()?.into() } else { self.double_word()? };
+        self.count("variables")?;
+        let begin =
+            if version == 1 { self.word("variables")?.into() } else { self.double_word("variables")? };
         Ok(NetCdf3Variable { name, dims: own, attributes, dtype, begin })
     }
 }
