@@ -140,6 +140,7 @@ def test_moving(tmp_path):
     check("diff", source, packed, code=(0, 1))
     check("advise", source, name, "--read", "0=0")
     check("plot", source, name)
+    check("cdl", source, "--header")
     assert check("plot", source, name, "-o", tmp_path / "p.png")["output"]
 QUERIES = ["{}", '{"mean": []}', '{"sum": [0]}', '{"quantile": {"q": 0.5}}', '{"histogram": {"bins": 3}}', '{"arg_max": []}',
            '{"filter": {"gt": 1}, "count": []}', '{"quantile": {"q": 0.5, "sketch": true}}', '{"covariance": [0]}',

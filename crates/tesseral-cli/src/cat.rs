@@ -135,6 +135,24 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     Ok(exit::OK)
 }
 
+/// Visits all cells of an array as stored, in row-major order; `None` for a null.
+pub(crate) fn each_stored_cell(
+    context: &Context,
+    array: &Array,
+    mut visit: impl FnMut(Option<&[u8]>) -> CliResult<()>,
+) -> CliResult<()> {
+    let (selection, field) = (array.all()?, array.selected_field().clone());
+    let task = Task { array, field: field.clone(), selection: &selection };
+    for block in block::blocks(&task, &field, None, true)? {
+        context.check()?;
+        let block = block?;
+        for i in 0..block.len() {
+            visit(block.cell(i))?;
+        }
+    }
+    context.check()
+}
+
 /// Writes an array, or a part of it, to a file of another kind.
 pub(crate) fn export(
     context: &Context,

@@ -7,8 +7,8 @@ use crate::error::CliResult;
 use crate::messages::{copy, dump, get, merge, reshuffle, set, split};
 use crate::output;
 use crate::{
-    advise, append, cat, completions, convert, create, diff, doctor, evolve, index, info, log, maintain, man,
-    plot, qhist, query, recover, repair, stat, verify,
+    advise, append, cat, cdl, completions, convert, create, diff, doctor, evolve, index, info, log, maintain,
+    man, plot, qhist, query, recover, repair, stat, verify,
 };
 
 /// One command with its arguments.
@@ -19,6 +19,8 @@ pub(crate) enum Command {
     Info(info::Arguments),
     /// Print values
     Cat(cat::Arguments),
+    /// Print a dataset in CDL, the text form of NetCDF that `ncgen` reads
+    Cdl(cdl::Arguments),
     /// List the stored versions of a source, oldest first
     Log(log::Arguments),
     /// Print minimum, maximum, mean and other statistics
@@ -107,6 +109,7 @@ impl Command {
             self,
             Self::Info(_)
                 | Self::Cat(_)
+                | Self::Cdl(_)
                 | Self::Log(_)
                 | Self::Stat(_)
                 | Self::Convert(_)
@@ -124,6 +127,7 @@ impl Command {
         match self {
             Self::Info(arguments) => info::run(context, arguments),
             Self::Cat(arguments) => cat::run(context, arguments),
+            Self::Cdl(arguments) => cdl::run(context, arguments),
             Self::Log(arguments) => log::run(context, arguments),
             Self::Stat(arguments) => stat::run(context, arguments),
             Self::Convert(arguments) => convert::run(context, arguments),

@@ -7,6 +7,7 @@ mod advise;
 mod append;
 mod args;
 mod cat;
+mod cdl;
 mod cells_argument;
 mod command;
 mod completions;
