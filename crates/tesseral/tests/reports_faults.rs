@@ -4,12 +4,13 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Case, behind, memory, options, select, threads};
-use tesseral::{CreateOptions, DType, Error, ErrorKind, Open, Result, Selection, StatSet};
+use tesseral::{CreateOptions, DType, Error, ErrorKind, Open, Options, Result, Selection, StatSet};
 use tesseral_engine::WriteSession;
-use tesseral_store::test_wrappers::{FaultInjection, Wrapped};
-use tesseral_store::{MemoryStore, Overwrite, Store, StoreExt};
+use tesseral_store::test_wrappers::{Call, CallHook, FaultInjection, Wrapped};
+use tesseral_store::{MemoryStore, Overwrite, Profile, Store, StoreExt};
 
 fn injected(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Io { op: "reach", .. })
@@ -28,6 +29,47 @@ fn at_every_call(work: impl Fn(&Arc<FaultInjection>) -> Result<()>) -> u64 {
         }
     }
     panic!("too many calls");
+}
+
+/// A store across a network: reads of the threads that read ahead panic once it is armed, others wait until one has.
+#[derive(Debug, Default)]
+struct Panicking {
+    armed: AtomicBool,
+    panicked: AtomicBool,
+}
+
+impl CallHook for Panicking {
+    fn before(&self, call: Call<'_>) -> Result<()> {
+        if !matches!(call, Call::Read(..)) || !self.armed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if std::thread::current().name() == Some("tesseral-ahead") {
+            self.panicked.store(true, Ordering::Relaxed);
+            panic!("a defect of the store");
+        }
+        while !self.panicked.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    fn profile(&self, _: Profile) -> Profile {
+        Profile { gap: 0, request: 1, ..Profile::NETWORK }
+    }
+}
+
+#[test]
+fn a_panic_of_a_read_ahead_is_an_error() {
+    // More batches than workers, so that some are read ahead.
+    let case = Case::counting(DType::Float64, &[64, 8192], &[1, 8192], "raw");
+    let bytes = case.write_with(&options(false, false, None), Options::default());
+    let hook = Arc::new(Panicking::default());
+    let array = common::array(behind(&bytes, &hook)).with_options(threads(2));
+    let all = Selection::all(&case.shape);
+    assert_eq!(array.read(&all).unwrap().bytes(), case.slice(&all));
+    hook.armed.store(true, Ordering::Relaxed);
+    let error = array.read(&all).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Internal { .. }), "{error:?}");
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! Stores without latency have no such threads.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -96,7 +97,9 @@ impl Shared {
             state.jobs[at].progress = ReadState::Running;
             let (names, reads) = (std::mem::take(&mut state.jobs[at].names), state.jobs[at].reads.clone());
             drop(state);
-            let result = read(&*self.store, &names, &reads);
+            // A worker that waits for this read has to learn of a panic, too: nothing else would end its wait.
+            let result = catch_unwind(AssertUnwindSafe(|| read(&*self.store, &names, &reads)));
+            let result = result.unwrap_or_else(|_| Err(Error::internal("a read of the store panicked")));
             state = self.lock();
             // Nothing is left if the operation ended meanwhile.
             if let Some(job) = state.jobs.get_mut(at) {
