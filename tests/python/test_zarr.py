@@ -305,6 +305,24 @@ def test_written_codecs_and_shards_are_read_by_the_reference(tmp_path, seed):
                 assert stored < big.nbytes + 4000
 
 
+def test_a_conversion_keeps_shards(tmp_path):
+    root = zarr.open_group(tmp_path / "in.zarr", mode="w", zarr_format=3)
+    cells = np.arange(35 * 12, dtype="i4").reshape(35, 12)
+    root.create_array("a", shape=cells.shape, chunks=(2, 3), shards=(10, 12), dtype="i4")[...] = cells
+    root.create_array("b", shape=(9,), chunks=(1,), dtype="i4")[...] = np.arange(9)
+    cases = [([], (10, 12), (2, 3)), (["--chunk", "0=3"], (12, 12), (3, 3)), (["--option", "shards=none"], None, (2, 3)),
+             (["--option", "shards=4,4"], (4, 6), (2, 3)), (["--select", "0=0:5"], (6, 12), (2, 3))]
+    for number, (options, shards, chunks) in enumerate(cases):
+        out = tmp_path / f"{number}.zarr"
+        tet("convert", tmp_path / "in.zarr", out, *options, "--check", "--array", "a", "--array", "b")
+        found = zarr.open_group(out, mode="r")
+        assert (found["a"].shards, found["a"].chunks, found["b"].shards) == (shards, chunks, None), options
+        assert (found["a"][...] == cells[: found["a"].shape[0]]).all()
+    # Version 2 has none.
+    tet("convert", tmp_path / "in.zarr", tmp_path / "v2.zarr", "--option", "zarr_format=2")
+    assert (zarr.open_group(tmp_path / "v2.zarr", mode="r")["a"][...] == cells).all()
+
+
 def test_rounded_mantissas_are_those_of_numcodecs(tmp_path):
     root = zarr.open_group(tmp_path / "in.zarr", mode="w", zarr_format=3)
     rng = np.random.default_rng(3)

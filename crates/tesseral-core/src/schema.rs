@@ -291,6 +291,8 @@ pub struct ArraySchema {
     pub fields: Vec<Field>,
     /// Chunk shape in positions, for arrays on a chunk grid.
     pub chunk_shape: Option<Coords>,
+    /// Shape in positions of the groups of chunks that are stored as one object, for arrays whose chunks have no objects of their own.
+    pub shard_shape: Option<Coords>,
     /// Order of cells inside a chunk.
     pub cell_order: Order,
     /// Whether cells are stored with coordinates instead of filling the grid.
@@ -320,6 +322,7 @@ impl ArraySchema {
             name,
             dims: shape.iter().map(|&n| Dimension::new("", n)).collect(),
             chunk_shape: Some(Coords::from_slice(chunk_shape)),
+            shard_shape: None,
             cell_order: Order::RowMajor,
             sparse: false,
             allows_duplicates: false,

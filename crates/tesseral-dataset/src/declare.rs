@@ -145,6 +145,7 @@ fn declared_array(name: &str, document: &Json, format: &dyn Format) -> Result<(A
         dims,
         fields,
         chunk_shape: chunk.filter(|c| !c.is_empty()),
+        shard_shape: None,
         cell_order,
         sparse,
         allows_duplicates: flag("duplicates")?,

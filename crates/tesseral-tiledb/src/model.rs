@@ -137,6 +137,7 @@ pub(crate) fn array_schema(
         dims,
         fields,
         chunk_shape: geometry.map(Geometry::chunk_shape),
+        shard_shape: None,
         cell_order,
         sparse: wire.sparse,
         allows_duplicates: wire.duplicates,

@@ -107,6 +107,7 @@ impl ZarrArray {
         let chain = CodecChain::new(stages, cells.stored_size(), limits);
         let mut schema = ArraySchema::dense(name, cells.dtype, shape, chunk);
         schema.cell_order = if col_major { Order::ColMajor } else { Order::RowMajor };
+        schema.shard_shape = sharding.map(|_| metadata.chunk.iter().copied().collect());
         schema.attributes.clone_from(&metadata.attributes);
         for (dim, own) in schema.dims.iter_mut().zip(&metadata.dims) {
             dim.name.clone_from(own);

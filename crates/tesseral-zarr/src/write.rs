@@ -31,7 +31,7 @@ pub(crate) const HISTORY: &str = "_tesseral_history";
 pub struct ZarrOptions {
     /// Version to write: 2 or 3.
     pub version: u64,
-    /// Extents of shards in cells; each chunk is an object of its own without them.
+    /// Extents of shards in cells. Default: those of the schema; without them, each chunk is an object of its own.
     pub shards: Option<ShardShape>,
 }
 
@@ -55,8 +55,8 @@ pub(crate) static OPTIONS: OptionTable<ZarrOptions> = OptionTable(&[
             options.shards = Some(text.parse()?);
             Ok(())
         }),
-        default: "none",
-        description: "Extents of shards in cells, rounded up to whole chunks: `100,200` or `time=100`.",
+        default: "those of a converted source",
+        description: "Extents of shards in cells, rounded up to whole chunks: `100,200` or `time=100`; `none` for an object per chunk.",
     },
 ]);
 

@@ -223,6 +223,7 @@ impl<'a> DirectoryParser<'a> {
             dims,
             fields,
             chunk_shape,
+            shard_shape: None,
             cell_order,
             sparse,
             allows_duplicates,

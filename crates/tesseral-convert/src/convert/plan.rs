@@ -450,6 +450,7 @@ impl PlannedVariable {
             name: variable.name.clone(),
             dims: dims.collect::<Result<_>>()?,
             fields: vec![to],
+            shard_shape: from.shard_shape.as_ref().and_then(|shard| shards(shard, &chunk, &shape)),
             chunk_shape: Some(chunk),
             cell_order: Order::RowMajor,
             sparse: false,
@@ -459,6 +460,15 @@ impl PlannedVariable {
         let column = FeedColumn { array: array.clone(), dtype, absent, replaced };
         Ok(Self { name: variable.name.clone(), schema, column, selection, source_chunk, bound, text })
     }
+}
+
+/// Shards of the source around whole new chunks, at most as long as the array: a file can claim any extent, and the index of a shard has an
+/// entry for each of its chunks.
+fn shards(shard: &[u64], chunk: &[u64], shape: &[u64]) -> Option<Coords> {
+    let extents = shard.iter().zip(chunk).zip(shape);
+    extents
+        .map(|((shard, chunk), extent)| shard.min(extent).max(&1).checked_next_multiple_of(*chunk))
+        .collect()
 }
 
 /// Declared missing values in the target's dtype.

@@ -76,6 +76,7 @@ impl PlannedRows {
                 dims: vec![Dimension::new(ROW, planned.rows)],
                 fields: vec![field],
                 chunk_shape: Some(Coords::from_slice(&[planned.chunk])),
+                shard_shape: None,
                 cell_order: Order::RowMajor,
                 sparse: false,
                 allows_duplicates: false,

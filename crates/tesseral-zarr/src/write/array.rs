@@ -73,9 +73,10 @@ impl ArrayWrite {
         let grid = chunks.grid();
         let size = if field.cell == CellLen::Var { None } else { field.cell_size() };
         let shards = match &layout.shards {
+            Some(ShardShape::None) => None,
             Some(_) if !v3 => return unsupported("shards in version 2"),
             Some(shape) => shape.resolve(schema, grid.chunk_shape())?,
-            None => None,
+            None => schema.shard_shape.clone().filter(|_| v3),
         };
         let shape = schema.shape().unwrap_or_default();
         let shards = shards.map(|shard| Shards::new(shard, &shape, grid, layout.memory)).transpose()?;

@@ -16,17 +16,22 @@ pub enum ShardShape {
     List(Vec<u64>),
     /// Of some dimensions, for arrays with one of them. Others have one chunk per shard.
     Named(Vec<(String, u64)>),
+    /// Each chunk is an object of its own.
+    None,
 }
 
 impl FromStr for ShardShape {
     type Err = Error;
 
-    /// Parses `100,200` or `time=100,lat=200`.
+    /// Parses `100,200`, `time=100,lat=200` or `none`.
     fn from_str(text: &str) -> Result<Self> {
         let invalid = || {
             Error::invalid(format!("invalid shard shape {text:?}")).hint("for example 100,200 or time=100")
         };
         let extent = |text: &str| text.trim().parse::<u64>().ok().filter(|n| *n > 0).ok_or_else(invalid);
+        if text.trim() == "none" {
+            return Ok(Self::None);
+        }
         if !text.contains('=') {
             return text.split(',').map(extent).collect::<Result<_>>().map(Self::List);
         }
@@ -43,7 +48,7 @@ impl ShardShape {
     pub(super) fn resolve(&self, schema: &ArraySchema, chunk: &[u64]) -> Result<Option<Coords>> {
         let asked: Vec<u64> = match self {
             Self::List(extents) if extents.len() == chunk.len() => extents.clone(),
-            Self::List(_) => return Ok(None),
+            Self::List(_) | Self::None => return Ok(None),
             Self::Named(named) => {
                 let find = |name: &str| named.iter().find(|(known, _)| known == name).map(|(_, n)| *n);
                 let found: Vec<Option<u64>> = schema.dims.iter().map(|dim| find(&dim.name)).collect();
@@ -220,7 +225,7 @@ mod tests {
         let resolve = |text: &str| text.parse::<ShardShape>().unwrap().resolve(&schema, &[2, 3]).unwrap();
         assert_eq!(resolve("4,4").unwrap().as_slice(), [4, 6]);
         assert_eq!(resolve("time=5").unwrap().as_slice(), [6, 3]);
-        assert_eq!((resolve("4"), resolve("x=4")), (None, None));
+        assert_eq!((resolve("4"), resolve("x=4"), resolve("none")), (None, None, None));
         for bad in ["", "0", "time=0", "time=1,2", "x"] {
             assert!(bad.parse::<ShardShape>().is_err(), "{bad}");
         }

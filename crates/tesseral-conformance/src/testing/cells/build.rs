@@ -295,6 +295,7 @@ fn schema(random: &mut Random, name: String) -> Result<ArraySchema> {
         dims,
         fields: (0..random.within(1, 3)).map(|i| values::field(random, format!("f{i}"))).collect(),
         chunk_shape: None,
+        shard_shape: None,
         cell_order: *random.pick(&[Order::RowMajor, Order::ColMajor]),
         sparse: true,
         allows_duplicates: random.chance(1, 3),

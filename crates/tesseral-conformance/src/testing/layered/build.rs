@@ -250,6 +250,7 @@ fn array(random: &mut Random, name: String, extent: u64) -> (ArraySchema, Vec<La
         dims,
         fields: (0..random.within(1, 3)).map(|i| values::field(random, format!("f{i}"))).collect(),
         chunk_shape: Some(chunk),
+        shard_shape: None,
         cell_order: *random.pick(&[Order::RowMajor, Order::ColMajor]),
         sparse: false,
         allows_duplicates: false,
