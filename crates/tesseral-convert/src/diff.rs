@@ -2,7 +2,7 @@
 
 mod sparse;
 
-use std::collections::BTreeMap;
+use std::collections::{HashMap, HashSet};
 
 use tesseral_core::dtype::Class;
 use tesseral_core::{Attributes, ChunkGrid, DType, Dimension, Field, Result, Selection, Value};
@@ -10,7 +10,7 @@ use tesseral_engine::kernel::compare::{Comparison, Tolerance};
 use tesseral_engine::{Cells, Options, Work, check_held, check_pair, read_bits, read_column, work_space};
 
 use crate::convert::{compare_columns, default_memory, grown, position};
-use tesseral_dataset::variable::{Variable, Variables, plain_name};
+use tesseral_dataset::variable::{Variable, VariableNames, plain_name};
 use tesseral_dataset::{Array, Container};
 use tesseral_format::Groups;
 
@@ -158,30 +158,35 @@ impl Difference {
 pub fn diff(left: &Container, right: &Container, options: &DiffOptions) -> Result<Difference> {
     let mut out = Difference::default();
     let (left_groups, right_groups) = (left.groups(), right.groups());
-    let (left, right) =
-        (Variables::select(left, &options.arrays)?, Variables::select(right, &options.arrays)?);
+    let (mut left, mut right) =
+        (VariableNames::new(left, &options.arrays)?, VariableNames::new(right, &options.arrays)?);
     attributes(None, &left.attributes, &right.attributes, &mut out.notes);
     groups(left_groups, right_groups, &mut out.notes);
     let (mut sparse, mut work) = (Vec::new(), Work::default());
-    let both = pairs(&left.list, &right.list).into_iter().filter_map(|(a, b)| a.zip(b));
-    for variable in both.flat_map(|(a, b)| [a, b]).filter(|_| !options.metadata_only) {
-        let array = &variable.array;
-        if !array.schema().sparse {
-            work.add(array.handle(), &array.request(&array.all()?))?;
+    let pairs = pairs(&left, &right);
+    for (a, b) in pairs.iter().filter_map(|(a, b)| a.zip(*b)).filter(|_| !options.metadata_only) {
+        options.execution.cancel.check()?;
+        for array in [left.variable(a)?.array, right.variable(b)?.array] {
+            if !array.schema().sparse {
+                work.add(array.handle(), &array.request(&array.all()?))?;
+            }
         }
     }
-    for (a, b) in pairs(&left.list, &right.list) {
+    for (a, b) in pairs {
+        options.execution.cancel.check()?;
+        let a = a.map(|a| left.variable(a)).transpose()?;
+        let b = b.map(|b| right.variable(b)).transpose()?;
         match (a, b) {
             (Some(a), Some(b)) => {
-                if pair(a, b, options, &mut out)? {
+                if pair(&a, &b, options, &mut out)? {
                     sparse.push((a, b));
                 }
             }
             (a, b) => out.notes.push(MetadataDifference {
-                array: a.or(b).map(|v| v.name.clone()),
+                array: a.as_ref().or(b.as_ref()).map(|v| v.name.clone()),
                 what: "array".to_owned(),
-                left: a.map(summary),
-                right: b.map(summary),
+                left: a.as_ref().map(summary),
+                right: b.as_ref().map(summary),
             }),
         }
     }
@@ -189,7 +194,8 @@ pub fn diff(left: &Container, right: &Container, options: &DiffOptions) -> Resul
     for fields in
         sparse.chunk_by(|a, b| a.0.array.name() == b.0.array.name() && a.1.array.name() == b.1.array.name())
     {
-        out.values.extend(sparse::values(fields, options)?);
+        let fields: Vec<(&Variable, &Variable)> = fields.iter().map(|(a, b)| (a, b)).collect();
+        out.values.extend(sparse::values(&fields, options)?);
     }
     Ok(out)
 }
@@ -204,18 +210,18 @@ fn groups(left: &Groups, right: &Groups, out: &mut Vec<MetadataDifference>) {
     }
 }
 
-/// Pairs of variables with the same name, or the only ones of either side.
-fn pairs<'a>(
-    left: &'a [Variable],
-    right: &'a [Variable],
-) -> Vec<(Option<&'a Variable>, Option<&'a Variable>)> {
-    if let ([a], [b]) = (left, right) {
-        return vec![(Some(a), Some(b))];
+/// Pairs of variables with the same name, or the only ones of either side, by index.
+fn pairs(left: &VariableNames<'_>, right: &VariableNames<'_>) -> Vec<(Option<usize>, Option<usize>)> {
+    if left.len() == 1 && right.len() == 1 {
+        return vec![(Some(0), Some(0))];
     }
-    let by_name: BTreeMap<&str, &Variable> = right.iter().map(|v| (v.name.as_str(), v)).collect();
-    let mut out: Vec<_> = left.iter().map(|a| (Some(a), by_name.get(a.name.as_str()).copied())).collect();
-    let known: Vec<&str> = left.iter().map(|v| v.name.as_str()).collect();
-    out.extend(right.iter().filter(|v| !known.contains(&v.name.as_str())).map(|b| (None, Some(b))));
+    let by_name: HashMap<&str, usize> = right.names().zip(0..).collect();
+    let mut out: Vec<_> =
+        left.names().zip(0..).map(|(name, a)| (Some(a), by_name.get(name).copied())).collect();
+    let known: HashSet<&str> = left.names().collect();
+    out.extend(
+        right.names().zip(0..).filter(|(name, _)| !known.contains(name)).map(|(_, b)| (None, Some(b))),
+    );
     out
 }
 

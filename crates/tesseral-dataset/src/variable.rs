@@ -39,90 +39,180 @@ pub struct Variables {
 impl Variables {
     /// Returns the variables of a container; all of them, or those of named arrays and fields.
     pub fn select(container: &Container, wanted: &[String]) -> Result<Self> {
-        let format = container.format();
-        let numbered = format.messages().is_some();
-        let prefix = format.holds().field_attributes;
-        let mut list = Vec::new();
-        let mut lifted = Attributes::new();
-        let mut arrays = Vec::new();
+        let mut names = VariableNames::kept(container, wanted, usize::MAX)?;
+        let list = (0..names.len()).map(|i| names.variable(i)).collect::<Result<_>>()?;
+        Ok(Self { list, attributes: names.attributes })
+    }
+}
+
+/// The names of the variables of a container. A variable is opened when it is needed, because there can be very many.
+#[derive(Debug)]
+pub struct VariableNames<'a> {
+    container: &'a Container,
+    list: Vec<VariableName>,
+    /// Attributes of the container.
+    pub attributes: Attributes,
+    /// All arrays, unless there are too many.
+    opened: Vec<(Array, Attributes)>,
+    /// The last array that was opened again: fields of one array follow one another.
+    last: Option<(usize, Array, Attributes)>,
+}
+
+#[derive(Clone, Debug)]
+struct VariableName {
+    name: String,
+    /// Index of its array in the container.
+    number: usize,
+    /// Index of its field in the array.
+    field: usize,
+    /// Its array has no other field.
+    only: bool,
+    /// Its array has the name that it was given.
+    given: bool,
+}
+
+/// An array whose variables are being named.
+struct NamedArray {
+    given: Option<String>,
+    fields: Vec<String>,
+}
+
+/// Number of arrays that stay open once their variables have been named.
+const OPENED: usize = 256;
+
+impl<'a> VariableNames<'a> {
+    /// Names the variables of a container; all of them, or those of named arrays and fields.
+    ///
+    /// # Errors
+    /// `Unsupported` for an array without fields, `NotFound`, and errors of loading metadata.
+    pub fn new(container: &'a Container, wanted: &[String]) -> Result<Self> {
+        Self::kept(container, wanted, OPENED)
+    }
+
+    /// As [`new`](Self::new), with at most that many open arrays.
+    fn kept(container: &'a Container, wanted: &[String], most: usize) -> Result<Self> {
+        let (mut arrays, mut opened, mut lifted) = (Vec::new(), Vec::new(), Attributes::new());
         for index in 0..container.len() {
             let array = container.array_at(index)?;
+            if array.schema().fields.is_empty() && wanted.is_empty() {
+                let error =
+                    Error::unsupported("an array of coordinates without fields").in_array(array.name());
+                return Err(error.hint(Advice::LeaveOut.or(Advice::ReadCells)));
+            }
             let mut attributes = array.attributes();
             lift(&mut attributes, &mut lifted);
-            arrays.push((array, attributes));
-        }
-        if let Some((array, _)) = arrays.iter().find(|(array, _)| array.schema().fields.is_empty())
-            && wanted.is_empty()
-        {
-            let error = Error::unsupported("an array of coordinates without fields").in_array(array.name());
-            return Err(error.hint(Advice::LeaveOut.or(Advice::ReadCells)));
-        }
-        let given = given_names(&arrays, numbered);
-        for (index, ((array, attributes), given)) in arrays.into_iter().zip(given).enumerate() {
-            for (number, field) in array.schema().fields.iter().enumerate() {
-                let only = array.schema().fields.len() == 1;
-                let name = if only { given.clone() } else { format!("{given}/{}", field.name) };
-                let mut attributes = of_field(&attributes, prefix, &field.name);
-                // A name that several arrays were given is theirs no longer, but still said of them.
-                if let Some(own) = array.handle().source().given_name().filter(|own| only && *own != given) {
-                    attributes.entry("name".to_owned()).or_insert_with(|| Value::from(own));
-                }
-                let at = number;
-                // By index: looking up each name would be quadratic in the number of fields.
-                let number = u16::try_from(number)
-                    .map_err(|_| Error::limit("fields", number as u64 + 1, u64::from(u16::MAX) + 1))?;
-                let array = if only { array.clone() } else { array.clone().field_at(number)? };
-                list.push(Variable { name, array, attributes, number: index, field: at });
+            arrays.push(NamedArray {
+                given: array.handle().source().given_name().map(str::to_owned),
+                fields: array.schema().fields.iter().map(|field| field.name.clone()).collect(),
+            });
+            if container.len() <= most {
+                opened.push((array, attributes));
             }
         }
-        shorten(&mut list, numbered);
         let same = container.len() == 1
             && container.array_at(0).is_ok_and(|array| array.schema().attributes == *container.attributes());
         let mut attributes = if same { Attributes::new() } else { container.attributes().clone() };
         attributes.extend(lifted);
-        let mut variables = Self { list, attributes };
+        let list = names(container, &arrays);
+        let mut names = Self { container, list, attributes, opened, last: None };
         if !wanted.is_empty() {
-            variables.keep(container, wanted)?;
+            names.keep(wanted)?;
         }
-        Ok(variables)
+        Ok(names)
+    }
+
+    /// Number of variables.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Returns whether there are no variables.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The names, in the order of the arrays.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.list.iter().map(|known| known.name.as_str())
+    }
+
+    /// Opens a variable.
+    ///
+    /// # Errors
+    /// `Limit` if its array has too many fields; errors of loading metadata.
+    pub fn variable(&mut self, index: usize) -> Result<Variable> {
+        let VariableName { name, number, field, only, given } = self.list[index].clone();
+        let (array, attributes) = match self.opened.get(number) {
+            Some((array, attributes)) => (array, attributes),
+            None => {
+                if self.last.as_ref().is_none_or(|(last, ..)| *last != number) {
+                    let array = self.container.array_at(number)?;
+                    let mut attributes = array.attributes();
+                    lift(&mut attributes, &mut Attributes::new());
+                    self.last = Some((number, array, attributes));
+                }
+                let (_, array, attributes) =
+                    self.last.as_ref().ok_or_else(|| Error::internal("no array is open"))?;
+                (array, attributes)
+            }
+        };
+        let prefix = self.container.format().holds().field_attributes;
+        let mut attributes = of_field(attributes, prefix, &array.schema().fields[field].name);
+        // A name that several arrays were given is theirs no longer, but still said of them.
+        if let Some(own) = array.handle().source().given_name().filter(|_| only && !given) {
+            attributes.entry("name".to_owned()).or_insert_with(|| Value::from(own));
+        }
+        // By index: looking up each name would be quadratic in the number of fields.
+        let at = u16::try_from(field)
+            .map_err(|_| Error::limit("fields", field as u64 + 1, u64::from(u16::MAX) + 1))?;
+        let array = if only { array.clone() } else { array.clone().field_at(at)? };
+        Ok(Variable { name, array, attributes, number, field })
     }
 
     /// Keeps named variables, or all fields of named arrays.
-    fn keep(&mut self, container: &Container, wanted: &[String]) -> Result<()> {
+    fn keep(&mut self, wanted: &[String]) -> Result<()> {
         let mut kept = Vec::new();
+        let all = |names: &Self, is: &dyn Fn(&VariableName) -> bool| -> Vec<usize> {
+            (0..names.len()).filter(|i| is(&names.list[*i])).collect()
+        };
+        let container = self.container;
         for name in wanted {
-            let mut found: Vec<usize> =
-                (0..self.list.len()).filter(|i| self.list[*i].name == *name).collect();
+            let mut found = all(self, &|known| known.name == *name);
             if found.is_empty() {
-                found = (0..self.list.len()).filter(|i| self.list[*i].array.name() == name).collect();
+                found = all(self, &|known| container.inner().name(known.number) == name);
             }
             if found.is_empty()
-                && let Ok(array) = container.array(name)
+                && let Ok(number) = container.inner().find(name)
             {
-                found = (0..self.list.len()).filter(|i| self.list[*i].array.name() == array.name()).collect();
+                found = all(self, &|known| known.number == number);
             }
             if found.is_empty() {
-                let names = self.list.iter().map(|v| v.name.clone()).collect();
-                return Err(Error::not_found("array", name, names));
+                return Err(Error::not_found("array", name, self.names().map(str::to_owned).collect()));
             }
             kept.extend(found.into_iter().filter(|i| !kept.contains(i)).collect::<Vec<_>>());
         }
         // Coordinates of the dimensions are included.
         for i in 0..kept.len() {
-            let variable = &self.list[kept[i]];
-            let (name, dims) = (variable.name.clone(), variable.array.schema().dims.clone());
-            for dim in dims.iter().filter(|dim| !dim.name.is_empty()) {
-                let mut group = name.as_str();
-                let found = std::iter::from_fn(|| {
+            let variable = self.variable(kept[i])?;
+            for dim in variable.array.schema().dims.iter().filter(|dim| !dim.name.is_empty()) {
+                let mut group = variable.name.as_str();
+                let paths = std::iter::from_fn(|| {
                     group = group.rsplit_once('/')?.0;
                     Some(format!("{group}/{}", dim.name))
                 });
-                let found = found.chain([dim.name.clone()]).find_map(|name| {
-                    self.list
-                        .iter()
-                        .position(|v| v.name == name && v.array.schema().role == VariableRole::Index)
-                });
-                kept.extend(found.filter(|found| !kept.contains(found)));
+                for path in paths.chain([dim.name.clone()]) {
+                    let mut index = None;
+                    for i in all(self, &|known| known.name == path) {
+                        if self.variable(i)?.array.schema().role == VariableRole::Index {
+                            index = Some(i);
+                            break;
+                        }
+                    }
+                    if let Some(index) = index {
+                        kept.extend(Some(index).filter(|index| !kept.contains(index)));
+                        break;
+                    }
+                }
             }
         }
         self.list = kept.into_iter().map(|i| self.list[i].clone()).collect();
@@ -130,32 +220,35 @@ impl Variables {
     }
 }
 
-/// Names of the arrays: their own, or the user-defined ones of numbered arrays, if these are unique.
-fn given_names(arrays: &[(Array, Attributes)], numbered: bool) -> Vec<String> {
-    let given = |array: &Array| array.handle().source().given_name().filter(|_| numbered).map(str::to_owned);
-    let mut seen: HashMap<String, usize> = HashMap::new();
-    for name in arrays.iter().filter_map(|(array, _)| given(array)) {
+/// Names of the variables: those of their arrays, or the user-defined ones of numbered arrays, if these are unique; the fields' own names
+/// if all are unique and not empty.
+fn names(container: &Container, arrays: &[NamedArray]) -> Vec<VariableName> {
+    let numbered = container.format().messages().is_some();
+    let mut seen: HashMap<&str, usize> = HashMap::new();
+    for name in arrays.iter().filter_map(|array| array.given.as_deref()) {
         *seen.entry(name).or_default() += 1;
     }
-    let unique_name = |(array, _): &(Array, Attributes)| match given(array) {
-        Some(name) if seen[&name] == 1 => name,
-        _ => array.name().to_owned(),
-    };
-    arrays.iter().map(unique_name).collect()
-}
-
-/// Uses the fields' own names if all are unique and not empty.
-fn shorten(list: &mut [Variable], numbered: bool) {
-    let mut seen: HashMap<String, usize> = HashMap::new();
-    for variable in list.iter() {
-        *seen.entry(variable.array.selected_field().name.clone()).or_default() += 1;
+    let mut fields: HashMap<&str, usize> = HashMap::new();
+    for field in arrays.iter().flat_map(|array| &array.fields) {
+        *fields.entry(field).or_default() += 1;
     }
-    let unique = seen.iter().all(|(name, count)| *count == 1 && !name.is_empty());
-    if unique && !numbered {
-        for variable in list {
-            variable.name.clone_from(&variable.array.selected_field().name);
+    let short = !numbered && fields.iter().all(|(name, count)| *count == 1 && !name.is_empty());
+    let mut list = Vec::new();
+    for (number, array) in arrays.iter().enumerate() {
+        let own = container.inner().name(number);
+        let unique = array.given.as_deref().filter(|name| numbered && seen[name] == 1);
+        let (outer, only) = (unique.unwrap_or(own), array.fields.len() == 1);
+        for (field, name) in array.fields.iter().enumerate() {
+            let name = match (short, only) {
+                (true, _) => name.clone(),
+                (false, true) => outer.to_owned(),
+                (false, false) => format!("{outer}/{name}"),
+            };
+            let given = array.given.as_deref().is_none_or(|given| given == outer);
+            list.push(VariableName { name, number, field, only, given });
         }
     }
+    list
 }
 
 /// Attributes of one field: its own keys without their prefix, and common ones.
