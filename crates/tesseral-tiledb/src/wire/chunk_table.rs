@@ -66,9 +66,13 @@ impl ChunkTable {
         Ok(Self { starts, end })
     }
 
-    /// Where the chunks lie in the file that hold a range of unfiltered bytes; `None` when those are all chunks, or the tile is
-    /// shorter.
+    /// Where the chunks lie in the file that hold a range of unfiltered bytes; `None` when those are all chunks, the tile is
+    /// shorter, or the range is empty.
     pub fn span(&self, bytes: &Range<u64>) -> Option<Range<u64>> {
+        // In front of empty chunks, an empty range would end before it begins.
+        if bytes.is_empty() {
+            return None;
+        }
         let first = self.starts.partition_point(|start| start.0 <= bytes.start).checked_sub(1)?;
         let behind = self.starts.partition_point(|start| start.0 < bytes.end);
         if bytes.end > self.end.0 || behind - first == self.starts.len() {
@@ -113,6 +117,13 @@ mod tests {
         ChunkTable::parse("f", part, |range| {
             Ok(file.slice(usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()))
         })
+    }
+
+    #[test]
+    fn an_empty_range_is_in_no_chunk() {
+        for chunks in [&[&[][..]][..], &[&[], &[]], &[&[], &[], &[1; 4]]] {
+            assert_eq!(read(tile(chunks)).unwrap().span(&(0..0)), None);
+        }
     }
 
     #[test]
