@@ -13,6 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import claims_fields as fields
 import claims_interchange as interchange
 import hostile_tgm as tgm
 import hostile_tiledb
@@ -385,10 +386,16 @@ def interchange_cases(folder):
     return crafted_cases([*interchange.crafted_netcdf3(), *interchange.crafted_zarr(), *interchange.crafted_hdf5(folder / "h5")])
 
 
+def field_cases(folder):
+    return crafted_cases([*fields.crafted_grib(), *fields.crafted_csv(), *fields.crafted_index(folder)])
+
+
 KINDS = {"crafted": lambda _: crafted_cases(crafted()), "interchange": interchange_cases,
          "tet": lambda _: [*tet_claims(0), *tet_claims(1)], "tgm": lambda _: list(tgm_claims()), "tiledb": lambda _: list(tiledb_claims()),
          "npy": lambda _: list(npy_claims()), "netcdf3": lambda _: list(interchange.netcdf3_claims(boundaries)),
-         "hdf5": lambda _: interchange.hdf5_claims(),
+         "hdf5": lambda _: interchange.hdf5_claims(), "fields": field_cases,
+         "grib": lambda _: interchange.Joined(*fields.grib_claims()), "csv": lambda _: interchange.Joined(*fields.csv_claims()),
+         "index": lambda folder: interchange.Joined(*fields.index_claims(folder)),
          "zarr": lambda _: list(interchange.zarr_claims(boundaries, integers, changed))}
 
 

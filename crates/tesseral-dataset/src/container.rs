@@ -424,6 +424,11 @@ impl Container {
         self.as_of
     }
 
+    /// Resource limits of operations on its arrays.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// Options of operations on its arrays.
     pub fn execution(&self) -> &Options {
         &self.execution

@@ -21,6 +21,9 @@ use crate::scan::{MAGIC, Scan, Unread, scan};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GribFormat;
 
+/// Estimated size of an array in memory.
+const ARRAY: u64 = 6 << 10;
+
 const EXTENSIONS: [&str; 6] = ["grib", "grib1", "grib2", "grb", "grb1", "grb2"];
 
 /// An opened file.
@@ -91,6 +94,10 @@ impl GribContainer {
                 }
             }
         }
+        // Every field can have a grid and coordinates of its own, so that a small file can claim very many arrays.
+        let count = self.arrays.len() + coordinates.len() + variables.len();
+        let stored = self.store.len("")?;
+        options.limits.check_total("the arrays of a file", (count as u64).saturating_mul(ARRAY), stored)?;
         for coordinate in coordinates {
             self.names.push(coordinate.schema().name.clone());
             self.arrays.push(Arc::new(coordinate));

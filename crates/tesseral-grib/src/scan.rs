@@ -28,6 +28,8 @@ const WINDOW: u64 = 16 << 10;
 const AHEAD: u64 = 16;
 /// Estimated size of a field in memory.
 const FIELD: u64 = 512;
+/// Number of damaged messages that are described; others are counted.
+const FAULTS: usize = 1000;
 
 /// A field or message that cannot be represented: its place and the reason.
 #[derive(Debug)]
@@ -150,7 +152,7 @@ pub(crate) fn scan(store: &dyn Store, options: &OpenOptions) -> Result<Scan> {
         options,
         section_bytes: 0,
     };
-    let mut at = 0;
+    let (mut at, mut more) = (0, 0_u64);
     while let Some(start) = walk.headers.find(at)? {
         options.cancel.check()?;
         walk.scan.between += start - at;
@@ -162,13 +164,21 @@ pub(crate) fn scan(store: &dyn Store, options: &OpenOptions) -> Result<Scan> {
                 at = end;
             }
             Err(error) if error.is_damage() || matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
-                walk.scan.faults.push(Unread { message: start, error });
+                if walk.scan.faults.len() < FAULTS {
+                    walk.scan.faults.push(Unread { message: start, error });
+                } else {
+                    more += 1;
+                }
                 at = start + MAGIC.len() as u64;
             }
             Err(error) => return Err(error),
         }
     }
     walk.scan.between += walk.headers.len.saturating_sub(at);
+    if more > 0 {
+        let error = walk.corrupt(at, format!("{more} more damaged messages up to here"));
+        walk.scan.faults.push(Unread { message: at, error });
+    }
     walk.scan.header_bytes = walk.section_bytes;
     Ok(walk.scan)
 }

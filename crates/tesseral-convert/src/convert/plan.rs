@@ -305,11 +305,15 @@ impl ConvertPlan {
     }
 }
 
-/// Rejects a plan of so many arrays that it does not fit into the memory limit, or into what is free.
+/// Rejects a plan of so many arrays that it does not fit into the memory limit, or into what is free, or that is large for what the source
+/// stores.
 fn check_plan(source: &Container, options: &ConvertOptions) -> Result<()> {
-    let Some(memory) = options.execution.memory.or_else(available_memory) else { return Ok(()) };
     let arrays = if options.arrays.is_empty() { source.len() } else { options.arrays.len() };
     let needed = (arrays as u64).saturating_mul(PLAN_COST);
+    if let Ok(stored) = source.inner().store().len("") {
+        source.limits().check_total("the plan of a conversion", needed, stored)?;
+    }
+    let Some(memory) = options.execution.memory.or_else(available_memory) else { return Ok(()) };
     if needed <= memory.max(FREE_PLAN) {
         return Ok(());
     }
