@@ -46,12 +46,13 @@ def grib2(*sections):
     return b"GRIB\0\0\0\2" + struct.pack(">Q", 20 + len(body)) + body + b"7777"
 
 
-def grib_field(columns, rows, bits=0, data=b"", template=0, points=None, step=0, more=b""):
+def grib_field(columns, rows, bits=0, data=b"", template=0, points=None, step=0, parameter=(0, 0), more=b""):
     """A field on a regular grid; without bits it is constant."""
     grid = bytearray(67)
     struct.pack_into(">IB", grid, 1, points if points is not None else min(columns * rows, 2**32 - 1), 0)
     struct.pack_into(">II", grid, 25, columns, rows)
     product = bytearray(29)
+    product[4:6] = parameter
     product[18] = 1
     struct.pack_into(">I", product, 13, step)
     product[24] = 255
@@ -74,6 +75,7 @@ def crafted_grib():
     large = [grib_field(2**12, 2**11, step=i) for i in range(MIB // len(one))]
     yield "large constant steps", ".grib", b"".join(large)
     yield "grids", ".grib", b"".join(grib_field(2 + i % 977, 1 + i // 977) for i in range(MIB // len(one)))
+    yield "parameters", ".grib", b"".join(grib_field(2, 2, parameter=(i >> 8, i & 255)) for i in range(MIB // len(one)))
     yield "no messages", ".grib", b"GRIB" * (MIB // 4)
     yield "long message", ".grib", b"GRIB\0\0\0\2" + struct.pack(">Q", 2**63) + bytes(1000) + b"7777"
     sections = [(1, bytes(16))] + [(4, bytes(29))] * 20_000
@@ -145,9 +147,9 @@ def index_claims(folder):
     for source in sources:
         source.write_bytes(netcdf3_file(1))
     made = []
-    for name, options in (("joined", ["--new", "run"]), ("one", [])):
+    for name, command in (("joined", ["mosaic", folder / "joined.tix", *sources, "--new", "run"]), ("one", ["index", folder / "one.tix", sources[0]])):
         path = folder / f"{name}.tix"
-        tet("index", path, *(sources if options else sources[:1]), *options)
+        tet(*command)
         made.append(ByteClaims(f"index {name}", ".tix", path.read_bytes(), (4, 8), "little", 8, Seal()))
     return made
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use tesseral_core::{Attributes, Error, Value};
+use tesseral_core::{Attributes, Error, Result, Value};
 
 use crate::field::GribField;
 use crate::grid::Grid;
@@ -221,8 +221,16 @@ struct VariableKey {
     group: GroupKey,
 }
 
-/// Arranges fields as datasets. Fields that repeat others are added to `unread`.
-pub(crate) fn arrange(fields: Vec<GribField>, unread: &mut Vec<Unread>) -> Vec<GribDataset> {
+/// Estimated size of a variable and its attributes in memory.
+const VARIABLE: u64 = 12 << 10;
+
+/// Arranges fields as datasets, and returns their estimated size in memory, once it passed the check. Fields that repeat others are
+/// added to `unread`.
+pub(crate) fn arrange(
+    fields: Vec<GribField>,
+    unread: &mut Vec<Unread>,
+    check: &dyn Fn(u64) -> Result<()>,
+) -> Result<(Vec<GribDataset>, u64)> {
     let mut leaves: IndexMap<VariableKey, Vec<GribField>> = IndexMap::new();
     for field in fields {
         let FieldProduct { parameter, data_type, level_type, step_type, .. } = &field.product;
@@ -237,11 +245,13 @@ pub(crate) fn arrange(fields: Vec<GribField>, unread: &mut Vec<Unread>) -> Vec<G
         };
         leaves.entry(key).or_default().push(field);
     }
+    let held = (leaves.len() as u64).saturating_mul(VARIABLE);
+    check(held)?;
     let variables: Vec<GribVariable> =
         leaves.into_iter().filter_map(|(key, fields)| variable(key, fields, unread)).collect();
     let mut shared = SharedCoordinates::default();
     if variables.iter().all(|variable| shared.admit(variable)) {
-        return vec![GribDataset { path: String::new(), variables }];
+        return Ok((vec![GribDataset { path: String::new(), variables }], held));
     }
     let mut ordered = variables;
     ordered.sort_by_cached_key(|v| (v.level_type().to_owned(), v.attributes.get("GRIB_paramId").map(id_of)));
@@ -265,7 +275,7 @@ pub(crate) fn arrange(fields: Vec<GribField>, unread: &mut Vec<Unread>) -> Vec<G
         let path = if *number == 1 { level } else { format!("{level}_{number}") };
         datasets.push(GribDataset { path, variables: vec![variable] });
     }
-    datasets
+    Ok((datasets, held))
 }
 
 /// Coordinates of variables that are in one dataset.

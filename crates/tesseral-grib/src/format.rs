@@ -22,7 +22,7 @@ use crate::scan::{MAGIC, Scan, Unread, scan};
 pub struct GribFormat;
 
 /// Estimated size of an array in memory.
-const ARRAY: u64 = 6 << 10;
+const ARRAY: u64 = 5 << 10;
 
 const EXTENSIONS: [&str; 6] = ["grib", "grib1", "grib2", "grb", "grb1", "grb2"];
 
@@ -38,6 +38,8 @@ struct GribContainer {
     messages: u64,
     fields: usize,
     between: u64,
+    /// Estimated size of its variables in memory.
+    held: u64,
 }
 
 impl GribContainer {
@@ -46,7 +48,9 @@ impl GribContainer {
         let object = store.describe("");
         let Scan { fields, mut unread, messages, between, .. } = scan;
         let count = fields.len();
-        let datasets = dataset::arrange(fields, &mut unread);
+        let stored = store.len("")?;
+        let check = |held: u64| options.limits.check_total("the arrays of a file", held, stored);
+        let (datasets, held) = dataset::arrange(fields, &mut unread, &check)?;
         let mut container = Self {
             store,
             names: Vec::new(),
@@ -57,6 +61,7 @@ impl GribContainer {
             messages,
             fields: count,
             between,
+            held,
         };
         for dataset in datasets {
             let attributes = dataset.attributes();
@@ -95,9 +100,9 @@ impl GribContainer {
             }
         }
         // Every field can have a grid and coordinates of its own, so that a small file can claim very many arrays.
-        let count = self.arrays.len() + coordinates.len() + variables.len();
-        let stored = self.store.len("")?;
-        options.limits.check_total("the arrays of a file", (count as u64).saturating_mul(ARRAY), stored)?;
+        let count = (coordinates.len() + variables.len()) as u64;
+        self.held = self.held.saturating_add(count.saturating_mul(ARRAY));
+        options.limits.check_total("the arrays of a file", self.held, self.store.len("")?)?;
         for coordinate in coordinates {
             self.names.push(coordinate.schema().name.clone());
             self.arrays.push(Arc::new(coordinate));
