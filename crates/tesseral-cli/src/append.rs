@@ -29,6 +29,9 @@ pub(crate) struct Arguments {
     /// Region of a dense array to write, one selection per dimension: `time=0:10`, `lat=10..20` [default: the whole array]
     #[arg(value_name = "SELECTION")]
     selection: Vec<String>,
+    /// Array to append to, in a source of several: a member of a group, or a label of a dimension
+    #[arg(long = "array", value_name = "NAME")]
+    member: Option<String>,
     /// Timestamp of the write in milliseconds since 1970 [default: now]
     #[arg(long, value_name = "T")]
     timestamp: Option<u64>,
@@ -51,12 +54,18 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     }
     let meter = Meter::new(false);
     let container = context.open(&arguments.array, &meter)?;
-    let array = container.array_at(0)?;
+    let array = match &arguments.member {
+        Some(name) => container.array(name)?,
+        None => container.array_at(0)?,
+    };
     let schema = array.schema().clone();
     let mut append = Append::new().open(context.opener(&meter)?.format_options().clone());
     append = append.execution(context.options(&meter));
     if let Some(timestamp) = arguments.timestamp {
         append = append.timestamp(timestamp);
+    }
+    if let Some(name) = &arguments.member {
+        append = append.array(name);
     }
     if arguments.dedup {
         append = append.dedup();

@@ -176,6 +176,10 @@ impl CellsArgument {
                 (array, Some(column)) => visit(target(array, Some(column), selections)?, false),
                 (array, None) => fields(array, false),
             },
+            // Coordinates do not have all dimensions of the selection.
+            None if !selections.is_empty() && container.only_array()?.is_some() => {
+                fields(only(container)?, false)
+            }
             None => {
                 (0..container.len()).try_for_each(|i| fields(container.array_at(i)?, container.len() > 1))
             }
@@ -206,12 +210,14 @@ fn target(array: Array, named: Option<Column>, selections: &[String]) -> CliResu
     Ok(ResolvedCells { array, field, named, cells, words: selections.to_vec() })
 }
 
-/// Returns the only array.
+/// Returns the only array, apart from coordinates.
 fn only(container: &Container) -> CliResult<Array> {
-    match container.len() {
-        0 => Err(Error::invalid(format!("{} has no arrays", container.location())).into()),
-        1 => Ok(container.array_at(0)?),
-        _ => Err(several(container.location(), "array", &container.names().collect::<Vec<_>>()).into()),
+    if container.is_empty() {
+        return Err(Error::invalid(format!("{} has no arrays", container.location())).into());
+    }
+    match container.only_array()? {
+        Some(index) => Ok(container.array_at(index)?),
+        None => Err(several(container.location(), "array", &container.names().collect::<Vec<_>>()).into()),
     }
 }
 

@@ -32,6 +32,9 @@ pub(crate) struct Arguments {
     /// Initial current domain of a dimension: DIM=LOW..HIGH; `tet evolve --expand` expands it
     #[arg(long, value_name = "DIM=RANGE", conflicts_with = "schema")]
     current: Vec<String>,
+    /// Label of a dimension: DIM=NAME:DTYPE[:increasing|decreasing], filled by `tet append --array NAME`. Repeatable
+    #[arg(long, value_name = "LABEL", conflicts_with = "schema")]
+    label: Vec<String>,
     /// Field: NAME:DTYPE[?][:CODEC+CODEC…], with `?` if nullable. Repeatable
     #[arg(long, value_name = "FIELD")]
     field: Vec<String>,

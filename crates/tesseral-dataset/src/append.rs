@@ -53,6 +53,13 @@ impl Append {
         self
     }
 
+    /// Sets the array to append to, by its name in a container of several: a member of a group, or the label of a dimension.
+    #[must_use]
+    pub fn array(mut self, name: impl Into<String>) -> Self {
+        self.options.array = Some(name.into());
+        self
+    }
+
     /// Keeps the last of several cells at one position of a sparse array instead of returning an error.
     #[must_use]
     pub fn dedup(mut self) -> Self {

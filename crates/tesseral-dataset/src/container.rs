@@ -318,13 +318,32 @@ impl Container {
         {
             return column(array, field);
         }
-        if self.len() == 1 {
-            let array = self.array_at(0)?;
+        if let Some(only) = self.only_array()? {
+            let array = self.array_at(only)?;
             if array.column(name).is_ok() || array.schema().fields.len() > 1 {
                 return column(array, name);
             }
         }
         Err(error)
+    }
+
+    /// Index of the only array that is not a coordinate; `None` if there are several.
+    ///
+    /// # Errors
+    /// Errors of loading the metadata of arrays.
+    pub fn only_array(&self) -> Result<Option<usize>> {
+        let mut found = None;
+        for index in 0..self.len() {
+            let role = self.inner.store().guarded(|| self.inner.array(index))?.schema().role;
+            let coordinate = matches!(role, VariableRole::Index | VariableRole::Auxiliary);
+            if self.len() > 1 && coordinate {
+                continue;
+            }
+            if found.replace(index).is_some() {
+                return Ok(None);
+            }
+        }
+        Ok(found)
     }
 
     /// Returns an array by index. Index coordinates of its dimensions are read as their labels, unless they are large: then a selection

@@ -17,8 +17,9 @@ use tesseral_registry as registry;
 impl Create {
     /// Starts an empty array from a document, for appends after its commit. An empty id selects the format by file extension.
     ///
-    /// The document: `{"dims": [{"name", "dtype", "domain", "tile", "current"}], "fields": [{"name", "dtype", "cell", "nullable",
+    /// The document: `{"dims": [{"name", "dtype", "domain", "tile", "current", "labels"}], "fields": [{"name", "dtype", "cell", "nullable",
     /// "fill", "codecs", "enumeration"}], "sparse", "duplicates", "cell_order"}`, of which only `dims` and `fields` are required.
+    /// Labels of a dimension are `[{"name", "dtype", "order"}]`, in increasing or decreasing order; appends fill them by their name.
     /// Other keys are the [creation options](tesseral_format::Format::create_options) of the format.
     ///
     /// ```
@@ -96,23 +97,32 @@ const ARRAY: [&str; 5] = ["dims", "fields", "sparse", "duplicates", "cell_order"
 /// Name of the creation option with the domains of dimensions that have a current domain.
 const DOMAINS: &str = "domains";
 
+/// Name of the creation option with the labels of dimensions.
+const LABELS: &str = "labels";
+
 /// Parses an array with that name, and options of its format.
 fn declared_array(name: &str, document: &Json, format: &dyn Format) -> Result<(ArraySpec, Attributes)> {
     let own = format.create_options().describe();
-    // The domains are those of the dimensions.
-    let own = own.iter().map(|option| option.name).filter(|name| *name != DOMAINS);
+    // Domains and labels are given with the dimensions.
+    let own = own.iter().map(|option| option.name).filter(|name| ![DOMAINS, LABELS].contains(name));
     let known: Vec<&str> = ARRAY.into_iter().chain(own).collect();
     let map = object("an array", document, &known)?;
     let flag = |key: &str| -> Result<bool> { Ok(get(map, key, Json::as_bool)?.unwrap_or(false)) };
     let sparse = flag("sparse")?;
     let mut dims = Vec::new();
     let mut domains = Attributes::new();
+    let mut labels = Vec::new();
     let mut chunk = Some(Coords::new());
     for value in list(map, "dims")? {
         let (mut dim, tile) = dimension(value)?;
         if let Some(used) = value.get("current").filter(|used| !used.is_null()) {
             domains.insert(dim.name.clone(), whole(&dim));
             in_use(&mut dim, used)?;
+        }
+        if let Some(map) = value.as_object() {
+            for value in list(map, "labels")? {
+                labels.push(label(&dim, value)?);
+            }
         }
         match (&mut chunk, tile) {
             (Some(chunk), Some(tile)) if !sparse => chunk.push(tile),
@@ -155,12 +165,24 @@ fn declared_array(name: &str, document: &Json, format: &dyn Format) -> Result<(A
     if !domains.is_empty() {
         options.insert(DOMAINS.to_owned(), Value::Map(domains));
     }
+    if !labels.is_empty() {
+        options.insert(LABELS.to_owned(), Value::List(labels));
+    }
     for key in &known[ARRAY.len()..] {
         if let Some(value) = get(map, key, option_value)? {
             options.insert((*key).to_owned(), value);
         }
     }
     Ok((ArraySpec { schema, codecs, text: None }, options))
+}
+
+/// Parses a label of a dimension: `[dimension, name, dtype, order]`.
+fn label(dim: &Dimension, value: &Json) -> Result<Value> {
+    let map = object("a label", value, &["name", "dtype", "order"])?;
+    let text = |key: &str| get(map, key, Json::as_str);
+    let required = |key: &str| text(key)?.ok_or_else(|| odd(&format!("{key} of a label"), &Json::Null));
+    let words = [&dim.name, required("name")?, required("dtype")?, text("order")?.unwrap_or("increasing")];
+    Ok(Value::List(words.map(Value::from).to_vec()))
 }
 
 /// Converts the value of a creation option.
@@ -200,7 +222,7 @@ fn dtype(value: &Json) -> Result<(DType, CellLen)> {
 
 /// Parses a dimension and its tile extent, by default its whole domain.
 fn dimension(value: &Json) -> Result<(Dimension, Option<u64>)> {
-    let map = object("a dimension", value, &["name", "dtype", "domain", "tile", "current"])?;
+    let map = object("a dimension", value, &["name", "dtype", "domain", "tile", "current", "labels"])?;
     let (dtype, _) = dtype(value)?;
     let mut dim = Dimension::new(get(map, "name", Json::as_str)?.unwrap_or(""), 0);
     dim.dtype = dtype;

@@ -110,6 +110,11 @@ pub trait ContainerSource: Debug + Send + Sync {
 
     /// Resolves a name relative to another array: in its group, else in the nearest enclosing group.
     fn sibling(&self, index: usize, name: &str) -> Option<usize> {
+        self.enclosing(index, name)
+    }
+
+    /// Finds an array by name in the group of another one, else in the nearest enclosing group.
+    fn enclosing(&self, index: usize, name: &str) -> Option<usize> {
         let mut group = self.name(index);
         while let Some((outer, _)) = group.rsplit_once('/') {
             if let Ok(found) = self.find(&format!("{outer}/{name}")) {

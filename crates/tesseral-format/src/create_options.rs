@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
-use tesseral_core::{Attributes, Error, Result, Value};
+use tesseral_core::{Attributes, DType, Error, Result, Value};
 use tesseral_store::Overwrite;
 
 use crate::{Format, MemoryBudget};
@@ -125,6 +125,19 @@ impl Debug for FormatOptions {
 /// Domains of dimensions by name; `None` for dimensions without limits.
 pub type Domains = BTreeMap<String, Option<(String, String)>>;
 
+/// A label of a dimension: an array of coordinates that is created with an array, and filled by appends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeclaredLabel {
+    /// Name of the dimension.
+    pub dim: String,
+    /// Name of the label, which is not that of a dimension or field.
+    pub name: String,
+    /// dtype of the labels.
+    pub dtype: DType,
+    /// Whether labels decrease instead of increasing.
+    pub decreasing: bool,
+}
+
 /// Type of an option, with the function that stores its value in the format's options `T`.
 pub enum OptionType<T> {
     /// An unsigned integer.
@@ -135,6 +148,8 @@ pub enum OptionType<T> {
     Choice(&'static [&'static str], fn(&mut T, &str)),
     /// First and last coordinate of dimensions.
     Domains(fn(&mut T, Domains)),
+    /// Labels of dimensions.
+    Labels(fn(&mut T, Vec<DeclaredLabel>)),
 }
 
 /// An option that a format declares.
@@ -214,6 +229,7 @@ impl<T> OptionType<T> {
             Self::Text(_) => "text".to_owned(),
             Self::Choice(words, _) => words.join(" | "),
             Self::Domains(_) => "map of [first, last] by dimension".to_owned(),
+            Self::Labels(_) => "list of [dimension, name, dtype, increasing | decreasing]".to_owned(),
         }
     }
 }
@@ -234,9 +250,26 @@ impl<T> CreateOption<T> {
                 let domains = map.iter().map(|(name, ends)| Ok((name.clone(), self.domain(ends)?)));
                 set(options, domains.collect::<Result<_>>()?);
             }
+            (OptionType::Labels(set), Value::List(labels)) => {
+                set(options, labels.iter().map(|label| self.label(label)).collect::<Result<_>>()?);
+            }
             _ => return Err(self.invalid(value)),
         }
         Ok(())
+    }
+
+    fn label(&self, value: &Value) -> Result<DeclaredLabel> {
+        let Value::List(parts) = value else { return Err(self.invalid(value)) };
+        let [Value::Text(dim), Value::Text(name), Value::Text(dtype), Value::Text(order)] = parts.as_slice()
+        else {
+            return Err(self.invalid(value));
+        };
+        let decreasing = match order.as_str() {
+            "increasing" => false,
+            "decreasing" => true,
+            _ => return Err(self.invalid(value)),
+        };
+        Ok(DeclaredLabel { dim: dim.clone(), name: name.clone(), dtype: dtype.parse()?, decreasing })
     }
 
     fn domain(&self, value: &Value) -> Result<Option<(String, String)>> {

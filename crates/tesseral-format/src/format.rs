@@ -108,6 +108,8 @@ pub struct AppendOptions {
     pub timestamp: Option<u64>,
     /// Region of a dense array to write; `None` for all of it.
     pub region: Option<Region>,
+    /// Name of the array in a container of several; `None` for the container's own array.
+    pub array: Option<String>,
     /// Keep the last of several cells at one position of a sparse array instead of returning an error.
     pub dedup: bool,
 }

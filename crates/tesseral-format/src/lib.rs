@@ -36,7 +36,8 @@ pub use column::{Column, ColumnData, ColumnMut, KEPT, Scratch, UNWRITTEN};
 pub use container::{ContainerSource, Groups, MemoryBudget, Version, VersionState};
 pub use contiguous::{CONTIGUOUS_CHUNK, contiguous_chunk_shape, first_cell};
 pub use create_options::{
-    CreateOption, CreateOptions, Domains, FormatOptions, OptionInfo, OptionSet, OptionTable, OptionType,
+    CreateOption, CreateOptions, DeclaredLabel, Domains, FormatOptions, OptionInfo, OptionSet, OptionTable,
+    OptionType,
 };
 pub use digest::{BlockHasher, Digest, DigestBlock, DigestSpan, DigestSpans};
 pub use edit::{Change, Consolidate, Consolidated, Edit, MaintenancePart, Vacuumed};

@@ -46,6 +46,7 @@ fn open_options(key: Option<Vec<u8>>) -> OpenOptions {
 pub struct AppendInput {
     region: Option<Vec<(u64, u64)>>,
     timestamp: Option<u64>,
+    array: Option<String>,
     dedup: bool,
     sorted: bool,
     key: Option<Vec<u8>>,
@@ -63,6 +64,9 @@ pub fn append(
     let mut append = Append::new().open(open_options(adding.key));
     if let Some(timestamp) = adding.timestamp {
         append = append.timestamp(timestamp);
+    }
+    if let Some(name) = adding.array {
+        append = append.array(name);
     }
     if adding.dedup {
         append = append.dedup();

@@ -77,6 +77,11 @@ impl Source {
         self.container.len()
     }
 
+    /// Index of the only array that is not a coordinate.
+    fn only_array(&self, py: Python<'_>) -> PyResult<Option<usize>> {
+        self.container.only_array().or_raise(py)
+    }
+
     /// Index of the array with a name.
     fn find(&self, py: Python<'_>, name: &str) -> PyResult<usize> {
         self.container.inner().find(name).or_raise(py)

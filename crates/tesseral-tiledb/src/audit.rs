@@ -132,12 +132,44 @@ pub(crate) fn audit(
         audit_array(&reader, "", &name, options, &mut coverage, report)?
             .map(|array| TileDbContainer::from_array(Arc::clone(&reader), name, array))
     };
+    let container = container
+        .map(|container| audit_labels(&reader, container, options, &mut coverage, report))
+        .transpose()?;
     coverage.report(report);
     Ok(AuditReport {
         container: container.map(|container| Arc::new(container) as Arc<dyn ContainerSource>),
         covered_bytes: coverage.covered,
         uncovered_bytes: coverage.uncovered,
     })
+}
+
+/// Audits the arrays of labels, and adds those that are sound.
+fn audit_labels(
+    reader: &Arc<MetadataLoader>,
+    container: TileDbContainer,
+    options: &AuditOptions,
+    coverage: &mut Coverage,
+    report: &mut dyn FnMut(Finding),
+) -> Result<TileDbContainer> {
+    for array in &container.arrays {
+        for label in &array.current.wire.labels {
+            if let Some(folder) = crate::label::folder(reader, &array.prefix, label)
+                && !reader.list(&folder)?.is_empty()
+            {
+                audit_array(reader, &folder, &label.name, options, coverage, report)?;
+            }
+        }
+    }
+    let container = container.with_labels_or(reader, &options.open, |name, error| {
+        let mut found = finding("dimension_label", error)?;
+        found.detail = format!("{name}: {}", found.detail);
+        report(found);
+        Ok(())
+    })?;
+    for label in &container.unread_labels {
+        report(Finding::warning("dimension_label", format!("label {label}, not checked")));
+    }
+    Ok(container)
 }
 
 /// Audits the metadata of one array; `None` if it cannot be opened.

@@ -103,11 +103,11 @@ pub(crate) fn members(reader: &MetadataLoader, prefix: &str) -> Result<Vec<Membe
     Ok(members.into_vec())
 }
 
-/// Returns the folder of a member in the store, if it is below the folder of its group, `prefix`.
-fn folder_of(location: &str, prefix: &str, member: &Member) -> Option<String> {
+/// Returns the folder of a member or label in the store, if it is below the folder of its group or array, `prefix`.
+pub(crate) fn folder_of(location: &str, prefix: &str, relative: bool, uri: &str) -> Option<String> {
     let below = |path: &str| !path.split('/').any(|part| matches!(part, "" | "." | ".."));
-    let uri = member.uri.trim_end_matches('/');
-    if member.relative {
+    let uri = uri.trim_end_matches('/');
+    if relative {
         return below(uri).then(|| join(prefix, uri));
     }
     // An absolute URI can be inside the group.
@@ -142,7 +142,8 @@ fn holds_array(reader: &MetadataLoader, folder: &str) -> Result<bool> {
 
 /// Opens the member arrays below the group, including those of nested groups.
 pub(crate) fn open(reader: &Arc<MetadataLoader>, options: &OpenOptions) -> Result<TileDbContainer> {
-    open_with(reader, options, |folder, name| open_array(reader, folder, name, options).map(Some))
+    open_with(reader, options, |folder, name| open_array(reader, folder, name, options).map(Some))?
+        .with_labels(reader, options)
 }
 
 /// Opens the members with `array`, which gets the folder and the name of each and can skip it. Members that are not read are
@@ -162,7 +163,7 @@ pub(crate) fn open_with(
     let mut todo = inside("", "", 0)?;
     while let Some((prefix, path, member, depth)) = todo.pop() {
         let name = join(&path, name_of(&member));
-        let folder = folder_of(reader.store.location(), &prefix, &member);
+        let folder = folder_of(reader.store.location(), &prefix, member.relative, &member.uri);
         let state = match &folder {
             None => State::Outside,
             Some(_) if depth >= reader.limits.depth => State::TooDeep,
@@ -188,6 +189,8 @@ pub(crate) fn open_with(
         reader: Arc::clone(reader),
         arrays,
         names,
+        labels: Vec::new(),
+        unread_labels: Vec::new(),
         group: Some(Group { members: listed }),
         attributes: meaning.attributes,
         history: meaning.history,
@@ -224,7 +227,7 @@ mod tests {
     fn only_uris_inside_the_group_have_a_folder() {
         let folder = |prefix: &str, relative: bool, uri: &str| {
             let member = Member { group: false, relative, uri: uri.to_owned(), name: None };
-            folder_of("/data/g", prefix, &member)
+            folder_of("/data/g", prefix, member.relative, &member.uri)
         };
         assert_eq!(folder("", true, "a").as_deref(), Some("a"));
         assert_eq!(folder("inner", true, "a/b/").as_deref(), Some("inner/a/b"));

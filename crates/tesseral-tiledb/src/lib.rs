@@ -33,6 +33,7 @@ mod fragments;
 mod geometry;
 mod global_order;
 mod group;
+mod label;
 mod metadata_loader;
 mod model;
 mod open;

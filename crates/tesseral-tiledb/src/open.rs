@@ -13,6 +13,7 @@ use crate::directory::{self, ArrayDirectory, FragmentEntry};
 use crate::fragment::{self, FooterBytes, Fragment};
 use crate::fragments::Fragments;
 use crate::geometry::Geometry;
+use crate::label::OpenedLabel;
 use crate::metadata_loader::{MetadataLoader, join};
 use crate::model::{StoredSchema, array_schema};
 use crate::wire::name::Name;
@@ -143,6 +144,11 @@ impl ArrayListing {
         }
     }
 
+    /// Folder of the array.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     /// Reads consolidated footers, by the name of the fragment.
     pub(crate) fn footers(&self, reader: &MetadataLoader) -> Result<HashMap<String, Bytes>> {
         let mut footers = HashMap::new();
@@ -271,7 +277,7 @@ impl ArrayListing {
     }
 
     /// Creates the array without its fragments, from metadata of `metadata`.
-    fn described(
+    pub(crate) fn described(
         &mut self,
         metadata: &MetadataLoader,
         reader: Arc<MetadataLoader>,
@@ -354,7 +360,11 @@ pub(crate) fn folder_name(location: &str) -> &str {
 pub struct TileDbContainer {
     pub(crate) reader: Arc<MetadataLoader>,
     pub(crate) arrays: Vec<Arc<TileDbArray>>,
+    /// Names of the arrays, then of the labels.
     pub(crate) names: Vec<String>,
+    pub(crate) labels: Vec<OpenedLabel>,
+    /// Labels that are missing or outside their array, with the reason.
+    pub(crate) unread_labels: Vec<String>,
     pub(crate) group: Option<crate::group::Group>,
     pub(crate) attributes: Attributes,
     pub(crate) history: Vec<HistoryRow>,
@@ -379,7 +389,7 @@ impl TileDbContainer {
         }
         let name = folder_name(reader.store.location()).to_owned();
         let array = open_array(&reader, "", &name, options)?;
-        Ok(Self::from_array(reader, name, array))
+        Self::from_array(Arc::clone(&reader), name, array).with_labels(&reader, options)
     }
 
     /// Opens an array across a network: all folders are listed together, and then all metadata is read together, with the
@@ -418,13 +428,30 @@ impl TileDbContainer {
         let name = folder_name(reader.store.location()).to_owned();
         let mut array = listing.described(rounds, Arc::clone(reader), &name)?;
         array.fragments = Fragments::from_opened(fragments)?;
-        Ok(Some(Self::from_array(Arc::clone(reader), name, array)))
+        Self::from_array(Arc::clone(reader), name, array).with_labels(rounds, options).map(Some)
     }
 
     pub(crate) fn from_array(reader: Arc<MetadataLoader>, name: String, array: TileDbArray) -> Self {
         let attributes = array.file_attributes.clone().unwrap_or_else(|| array.schema.attributes.clone());
         let history = array.history.clone();
-        Self { reader, history, arrays: vec![Arc::new(array)], names: vec![name], group: None, attributes }
+        Self {
+            reader,
+            history,
+            arrays: vec![Arc::new(array)],
+            names: vec![name],
+            labels: Vec::new(),
+            unread_labels: Vec::new(),
+            group: None,
+            attributes,
+        }
+    }
+
+    /// Folder of an array by its name.
+    pub(crate) fn folder(&self, name: &str) -> Result<String> {
+        let index = self.find(name)?;
+        let labels = self.labels.iter().map(|label| &label.array);
+        let array = self.arrays.iter().chain(labels).nth(index);
+        array.map(|array| array.prefix.clone()).ok_or_else(|| Error::internal("an array without a folder"))
     }
 
     /// Attributes and history of a group.
@@ -447,7 +474,7 @@ impl ContainerSource for TileDbContainer {
     }
 
     fn len(&self) -> usize {
-        self.arrays.len()
+        self.names.len()
     }
 
     fn name(&self, index: usize) -> &str {
@@ -455,9 +482,26 @@ impl ContainerSource for TileDbContainer {
     }
 
     fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
-        match self.arrays.get(index) {
+        let labels = self.labels.iter().map(|label| &label.array);
+        match self.arrays.iter().chain(labels).nth(index) {
             Some(array) => Ok(Arc::clone(array) as Arc<dyn ArraySource>),
             None => Err(Error::not_found("array", index.to_string(), self.names.clone())),
+        }
+    }
+
+    fn find(&self, name: &str) -> Result<usize> {
+        let own = self.names.iter().position(|own| own == name);
+        let label = || self.labels.iter().position(|label| label.name == name).map(|i| self.arrays.len() + i);
+        own.or_else(label).ok_or_else(|| Error::not_found("array", name, self.names.clone()))
+    }
+
+    fn sibling(&self, index: usize, name: &str) -> Option<usize> {
+        match self.label_of(index, name) {
+            Some(label) => Some(label),
+            // Labels belong to one array.
+            None => {
+                self.enclosing(index, name).filter(|found| *found < self.arrays.len() || self.group.is_none())
+            }
         }
     }
 
@@ -474,7 +518,9 @@ impl ContainerSource for TileDbContainer {
     }
 
     fn unread(&self) -> Vec<String> {
-        self.group.iter().flat_map(|group| group.unread().map(|(_, line)| line)).collect()
+        let members = self.group.iter().flat_map(|group| group.unread().map(|(_, line)| line));
+        let labels = self.unread_labels.iter().map(|label| format!("label {label}"));
+        members.chain(labels).collect()
     }
 
     fn details(&self) -> serde_json::Value {

@@ -36,8 +36,11 @@ pub(crate) fn salvage(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Sa
     } else {
         let name = folder_name(reader.store.location()).to_owned();
         let array = salvage_array(&reader, "", &name, options, &mut findings)?;
-        TileDbContainer::from_array(reader, name, array)
+        TileDbContainer::from_array(Arc::clone(&reader), name, array)
     };
+    let container = container.with_labels_or(&reader, options, |name, error| {
+        whole("label_lost", name, Err::<(), _>(error), &mut findings).map(drop)
+    })?;
     Ok(Salvage { container: Arc::new(container), gaps_are_losses: false, findings })
 }
 

@@ -31,6 +31,23 @@ pub(super) fn document(arguments: &Arguments) -> CliResult<Json> {
         let dim = dim.ok_or_else(|| Error::invalid(format!("unknown dimension {name:?}")))?;
         dim["current"] = json!([low, high]);
     }
+    for word in &arguments.label {
+        let refuse = || {
+            Error::invalid(format!("invalid label {word:?}")).hint("example: lat=latitude:float64:decreasing")
+        };
+        let (name, label) = word.split_once('=').ok_or_else(refuse)?;
+        let mut parts = label.splitn(3, ':');
+        let (Some(label), Some(dtype)) = (parts.next(), parts.next()) else { return Err(refuse().into()) };
+        let order = parts.next().unwrap_or("increasing");
+        let dim = dims.iter_mut().find(|dim| dim["name"] == name);
+        let dim = dim.ok_or_else(|| Error::invalid(format!("unknown dimension {name:?}")))?;
+        if dim["labels"].is_null() {
+            dim["labels"] = json!([]);
+        }
+        if let Some(labels) = dim["labels"].as_array_mut() {
+            labels.push(json!({"name": label, "dtype": dtype, "order": order}));
+        }
+    }
     let fields = arguments.field.iter().map(|word| field_words(word)).collect::<CliResult<Vec<_>>>()?;
     let mut document = json!({
         "dims": dims, "fields": fields, "sparse": arguments.sparse, "duplicates": arguments.duplicates,

@@ -273,6 +273,7 @@ pub(super) fn decode(
     schema.role = marker
         .as_ref()
         .and_then(|marker| marker.role)
+        .or((native.role != VariableRole::Data).then_some(native.role))
         .unwrap_or_else(|| implied_role(&schema, given.unwrap_or(&schema.name)));
     encoding.shape = native.shape().unwrap_or_default();
     (schema != *native || !encoding.is_plain()).then_some((schema, encoding))

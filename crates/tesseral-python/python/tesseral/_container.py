@@ -193,6 +193,11 @@ class Container(Mapping[str, Array]):
                 self._keys = {(name or names[0]): (0, i) for i, name in enumerate(fields)}
             else:
                 self._keys = {name: (i, 0) for i, name in enumerate(names)}
+                only = self._source.only_array() if names else None
+                fields = [] if only is None else [name for name, *_ in self._source.view(only).fields()]
+                if only is not None and len(fields) > 1:
+                    del self._keys[names[only]]
+                    self._keys = {name: (only, i) for i, name in enumerate(fields)} | self._keys
         return self._keys
 
     def __getitem__(self, name: str) -> Array:

@@ -60,6 +60,7 @@ def append(
     data: Any,
     *,
     region: Any = None,
+    array: str | None = None,
     timestamp: int | None = None,
     dedup: bool = False,
     sorted: bool = False,
@@ -71,7 +72,8 @@ def append(
     TileDB, dense: an array for the only field, or one per field by name; `region` is the region to write, as slices of positions or
     a mapping of dimensions to slices of coordinates, by default the whole array. TileDB, sparse: one column per dimension and field
     by name, or a data frame or Arrow table; duplicate positions are an error, unless `dedup` keeps the last; `sorted` declares that
-    cells are in the array's order. `timestamp` is the write time in milliseconds since 1970.
+    cells are in the array's order. `timestamp` is the write time in milliseconds since 1970. `array` names a member of a group, or a
+    label of a dimension, which is an array of one dimension.
 
     Tensogram: arrays by name as in `tesseral.write`, with its options; they are appended as one message.
     """
@@ -84,17 +86,17 @@ def append(
         raise TypeError(f"unexpected option {next(iter(options))!r} of append")
     # Formats without versions are rejected, regardless of the cells.
     container = open_container(target, key=key)
-    array = container[next(iter(container))]
-    asked = {"region": None, "timestamp": timestamp, "dedup": dedup, "sorted": sorted, "key": key}
-    if array.sparse:
+    target_array = container[next(iter(container)) if array is None else array]
+    asked = {"region": None, "array": array, "timestamp": timestamp, "dedup": dedup, "sorted": sorted, "key": key}
+    if target_array.sparse:
         if region is not None:
-            raise InvalidRequestError("region cannot be given for a sparse array: its cells have coordinates", array=array.name)
-        _native.append(target, _columns(array, columns_of(data), None), asked)
+            raise InvalidRequestError("region cannot be given for a sparse array: its cells have coordinates", array=target_array.name)
+        _native.append(target, _columns(target_array, columns_of(data), None), asked)
         return
-    bounds = _bounds(array, region)
-    given = data if isinstance(data, Mapping) else {array._view.columns()[0][0]: data}
+    bounds = _bounds(target_array, region)
+    given = data if isinstance(data, Mapping) else {target_array._view.columns()[0][0]: data}
     shape = tuple(stop - start for start, stop in bounds)
-    _native.append(target, _columns(array, given, shape), {**asked, "region": bounds})
+    _native.append(target, _columns(target_array, given, shape), {**asked, "region": bounds})
 
 
 def _append_message(path: str, format: str, data: Any, options: Mapping[str, Any]) -> None:

@@ -395,9 +395,9 @@ def create(path: str | os.PathLike[str], format: Any = "", *, overwrite: bool = 
     options are those of the format, such as `timestamp` of TileDB arrays.
 
     With a schema instead of the format, creates an empty TileDB array, for use with `append`:
-    `{"dims": [{"name", "dtype", "domain", "tile", "current"}], "fields": [{"name", "dtype", "cell", "nullable", "fill", "codecs",
-    "enumeration"}], "sparse", "duplicates", "capacity", "cell_order", "tile_order", "coordinates", "offsets", "validity"}`; `dims` and
-    `fields` are required.
+    `{"dims": [{"name", "dtype", "domain", "tile", "current", "labels"}], "fields": [{"name", "dtype", "cell", "nullable", "fill",
+    "codecs", "enumeration"}], "sparse", "duplicates", "capacity", "cell_order", "tile_order", "coordinates", "offsets", "validity"}`; `dims` and
+    `fields` are required. `labels` of a dimension are `[{"name", "dtype", "order"}]`; `append(path, values, array=name)` fills them.
     """
     if isinstance(format, Mapping):
         declared(path, format, overwrite, options).commit()

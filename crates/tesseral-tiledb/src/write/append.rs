@@ -14,7 +14,7 @@ use super::sparse::SparseWrite;
 use super::timestamped_name;
 use crate::directory::ArrayDirectory;
 use crate::metadata_loader::MetadataLoader;
-use crate::open::{ArrayListing, folder_name};
+use crate::open::{ArrayListing, TileDbContainer, folder_name};
 use crate::wire::check_written;
 use crate::wire::schema::CellLayout;
 
@@ -110,29 +110,35 @@ pub(crate) fn open_for_write(
     store: &Arc<dyn Store>,
     options: &OpenOptions,
     extent: AppendExtent,
+    array: Option<&str>,
 ) -> Result<(Arc<MetadataLoader>, ArrayListing, ArraySchema)> {
     if options.as_of.is_some() {
         return Err(Error::invalid("an array opened at a timestamp is read-only"));
     }
     let reader = Arc::new(MetadataLoader::new(Arc::clone(store), options)?);
-    if crate::group::is_group(&reader)? {
+    let prefix = match array {
+        None => String::new(),
+        Some(name) => TileDbContainer::open(Arc::clone(store), options)?.folder(name)?,
+    };
+    if prefix.is_empty() && crate::group::is_group(&reader)? {
         return Err(Error::invalid(format!("{} is a group; select one of its arrays", store.location())));
     }
     let directory = match extent {
-        AppendExtent::Schema => ArrayDirectory::described(&reader, "")?,
-        AppendExtent::Whole => ArrayDirectory::scan(&reader, "")?,
+        AppendExtent::Schema => ArrayDirectory::described(&reader, &prefix)?,
+        AppendExtent::Whole => ArrayDirectory::scan(&reader, &prefix)?,
     };
     // Writes use the newest schema, regardless of the clock.
-    let opening = ArrayListing::load(&reader, "", directory, TimeRange { start: 0, end: u64::MAX })?;
+    let opening = ArrayListing::load(&reader, &prefix, directory, TimeRange { start: 0, end: u64::MAX })?;
     check_written(opening.current.wire.version)?;
-    let name = folder_name(store.location()).to_owned();
+    let name = folder_name(if prefix.is_empty() { store.location() } else { &prefix }).to_owned();
     let schema = opening.clone().finish(Arc::clone(&reader), &name, Vec::new())?.schema;
     Ok((reader, opening, schema))
 }
 
 impl TileDbAppender {
     pub(crate) fn open(store: &Arc<dyn Store>, options: &AppendOptions) -> Result<(Self, ArraySchema)> {
-        let (reader, opening, schema) = open_for_write(store, &options.open, AppendExtent::Schema)?;
+        let (reader, opening, schema) =
+            open_for_write(store, &options.open, AppendExtent::Schema, options.array.as_deref())?;
         let stored = Arc::clone(&opening.current);
         let write = if schema.sparse {
             if options.region.is_some() {
@@ -147,7 +153,7 @@ impl TileDbAppender {
         let timestamp = options.timestamp.unwrap_or_else(timestamped_name::now);
         let place = FragmentDestination {
             store: Arc::clone(store),
-            prefix: String::new(),
+            prefix: opening.prefix().to_owned(),
             schema_name: opening.current_name,
             timestamp,
             end: timestamp,

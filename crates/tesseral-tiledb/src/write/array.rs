@@ -10,6 +10,7 @@ use tesseral_format::{Column, ColumnData, EncodedChunk, EncodedPart, Pending, Sc
 use tesseral_store::Store;
 
 use super::fragment::{FragmentFeatures, FragmentWriter, Tile, fixed_tile};
+use super::label::{OrderedValues, TileEnds};
 use super::tile::{self, ColumnTarget};
 use super::timestamped_name;
 use crate::geometry::{FragmentExtent, Geometry};
@@ -51,6 +52,8 @@ struct DenseWriteState {
     fragment: Option<FragmentWriter>,
     /// Tiles that arrived out of order.
     waiting: BTreeMap<u64, Tile<'static>>,
+    /// First and last value of each tile of ordered values.
+    ends: BTreeMap<u64, TileEnds>,
 }
 
 impl DenseWrite {
@@ -106,6 +109,11 @@ impl DenseWrite {
         let count = cells.cells().unwrap_or(u64::MAX);
         let tile =
             self.geometry.tile(coords).ok_or_else(|| Error::internal("tile coordinates exceed 2^64"))?;
+        if let (Some(ordered), [values]) = (OrderedValues::of(&self.schema.wire), columns) {
+            let ends = ordered.check_tile(values)?;
+            let number = self.geometry.number(&self.placement, coords);
+            self.state().ends.extend(number.zip(ends));
+        }
         let frame = PaddedTile::new(tile, cells, self.geometry.cell_order);
         encode_columns(&self.schema, &fields(&self.schema), columns, count, Some(&frame), key, scratch).map(
             |(parts, stats)| EncodedChunk {
@@ -129,7 +137,7 @@ impl DenseWrite {
         let coords = chunk.coords.clone();
         let mut tile = Tile::new(chunk, place.digests);
         let mut state = self.state();
-        let DenseWriteState { fragment, waiting } = &mut *state;
+        let DenseWriteState { fragment, waiting, .. } = &mut *state;
         let fragment = fragment
             .get_or_insert_with(|| new_fragment(place, &self.schema).with_fixed_tiles(self.geometry.cells));
         if number < fragment.tiles() || waiting.contains_key(&number) {
@@ -156,6 +164,9 @@ impl DenseWrite {
             let coords = self.geometry.coords(&self.placement, stored);
             let missing = all - stored - state.waiting.len() as u64;
             return Err(Error::invalid(format!("{missing} of {all} chunks are missing")).in_chunk(&coords));
+        }
+        if let Some(ordered) = OrderedValues::of(&self.schema.wire) {
+            ordered.check_tiles(state.ends.values())?;
         }
         fragment.finish(Some(self.domain.clone()), self.geometry.cells)?;
         Ok(fragment)

@@ -21,6 +21,7 @@ use crate::convention;
 use crate::metadata_loader::{Key, join};
 use crate::model::StoredSchema;
 use crate::wire::group::{self, Member};
+use crate::wire::schema::Schema;
 use crate::wire::{WRITTEN, enumeration, generic_tile, metadata};
 
 /// An array to be created.
@@ -31,6 +32,8 @@ struct NewArray {
     /// Files of enumerations with their bytes.
     enumerations: Vec<(String, Vec<u8>)>,
     schema_name: String,
+    /// Schemas of its labels, in the order of the array's schema.
+    labels: Vec<Schema>,
     write: ArrayWrite,
 }
 
@@ -161,6 +164,12 @@ impl TileDbWriter {
         for (name, payload) in &array.enumerations {
             self.put(&join(&join(&folder, "__enumerations"), name), payload)?;
         }
+        for (label, schema) in array.schema.wire.labels.iter().zip(&array.labels) {
+            let mut payload = Vec::new();
+            schema.write(&mut payload)?;
+            let folder = join(&join(&place.prefix, &label.uri), "__schema");
+            self.put(&join(&folder, &array.schema_name), &payload)?;
+        }
         let mut payload = Vec::new();
         array.schema.wire.write(&mut payload)?;
         self.put(&join(&folder, &array.schema_name), &payload)
@@ -206,6 +215,7 @@ impl Writer for TileDbWriter {
             return Err(Error::invalid(format!("duplicate array name {:?}", spec.schema.name)));
         }
         let mut wire = spec::schema(spec, &self.options)?;
+        let labels = super::label::add(&mut wire, &self.options.labels)?;
         let mut enumerations = Vec::new();
         for enumerated in spec.schema.fields.iter().filter_map(|f| f.enumeration.as_ref()) {
             if wire.enumerations.iter().any(|(name, _)| *name == enumerated.name) {
@@ -233,6 +243,7 @@ impl Writer for TileDbWriter {
             model: spec.schema.clone(),
             schema,
             enumerations,
+            labels,
             schema_name: timestamped_name::timed(self.timestamp, self.timestamp, self.digests),
             write,
         });

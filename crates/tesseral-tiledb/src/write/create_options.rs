@@ -2,7 +2,7 @@
 
 use tesseral_codec::filter::Filter;
 use tesseral_core::Result;
-use tesseral_format::{CreateOption, Domains, OptionTable, OptionType};
+use tesseral_format::{CreateOption, DeclaredLabel, Domains, OptionTable, OptionType};
 
 use super::spec::filters;
 use crate::wire::schema::CellLayout;
@@ -25,6 +25,8 @@ pub struct TileDbCreateOptions {
     pub validity: Option<Vec<Filter>>,
     /// Domains of the dimensions whose domain in the schema is the current domain.
     pub domains: Domains,
+    /// Labels of dimensions.
+    pub labels: Vec<DeclaredLabel>,
 }
 
 impl Default for TileDbCreateOptions {
@@ -36,6 +38,7 @@ impl Default for TileDbCreateOptions {
             offsets: None,
             validity: None,
             domains: Domains::new(),
+            labels: Vec::new(),
         }
     }
 }
@@ -98,5 +101,11 @@ pub(crate) static OPTIONS: OptionTable<TileDbCreateOptions> = OptionTable(&[
         kind: OptionType::Domains(|options, domains| options.domains = domains),
         default: "the domain of each dimension",
         description: "Domains that dimensions can be expanded to, if their initial domain is smaller.",
+    },
+    CreateOption {
+        name: "labels",
+        kind: OptionType::Labels(|options, labels| options.labels = labels),
+        default: "none",
+        description: "Labels of dimensions: arrays of coordinates below the array, filled by appends.",
     },
 ]);

@@ -71,7 +71,7 @@ impl TileDbEditor {
     }
 
     fn opened(&self, extent: AppendExtent) -> Result<ArraySnapshot> {
-        let (reader, opening, schema) = open_for_write(&self.store, &self.options, extent)?;
+        let (reader, opening, schema) = open_for_write(&self.store, &self.options, extent, None)?;
         let digests = self.options.digests;
         Ok(ArraySnapshot { store: Arc::clone(&self.store), reader, opening, schema, digests })
     }

@@ -22,6 +22,7 @@ mod delete;
 mod edit;
 mod evolve;
 mod fragment;
+mod label;
 mod order;
 mod replace_fragments;
 mod sparse;
