@@ -431,6 +431,52 @@ fn interchange_files_with_huge_declared_sizes_use_little_memory() {
     assert!(limits > 5, "{limits}");
 }
 
+/// A GRIB message of edition 2 with a constant field on a grid of its own.
+fn grib(columns: u32, rows: u32) -> Vec<u8> {
+    let mut file = b"GRIB\0\0\0\x02\0\0\0\0\0\0\0\0".to_vec();
+    let mut section = |number: u8, body: &[u8]| {
+        file.extend((body.len() as u32 + 5).to_be_bytes());
+        file.push(number);
+        file.extend(body);
+    };
+    section(1, &[0, 98, 0, 0, 30, 0, 1, 7, 228, 1, 1, 0, 0, 0, 0, 1]);
+    let points = (columns * rows).to_be_bytes();
+    let mut grid = vec![0; 67];
+    grid[1..5].copy_from_slice(&points);
+    grid[25..29].copy_from_slice(&columns.to_be_bytes());
+    grid[29..33].copy_from_slice(&rows.to_be_bytes());
+    section(3, &grid);
+    let mut product = vec![0; 29];
+    (product[18], product[24]) = (1, 255);
+    section(4, &product);
+    section(5, &[&points[..], &[0, 0, 0x3f, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0]].concat());
+    section(6, &[255]);
+    section(7, &[]);
+    file.extend(b"7777");
+    let len = file.len() as u64;
+    file[8..16].copy_from_slice(&len.to_be_bytes());
+    file
+}
+
+/// Each field can be a variable with attributes and coordinates of its own.
+#[test]
+fn grib_files_of_many_variables_use_little_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.grib");
+    fs::write(&path, (0..4).flat_map(|i| grib(2 + i, 3)).collect::<Vec<u8>>()).unwrap();
+    bounded("four grids", || read(&path)).unwrap();
+    let many: Vec<u8> = (0..5600).flat_map(|i| grib(2 + i % 977, 1 + i / 977)).collect();
+    fs::write(&path, many).unwrap();
+    for operation in [read, aggregate] {
+        let error = bounded("many grids", || operation(&path)).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Limit { .. }), "{error}");
+    }
+    // Nothing but the first bytes of messages: the first thousand are described.
+    fs::write(&path, b"GRIB".repeat(1 << 18)).unwrap();
+    bounded("no message", || verify(&path)).unwrap();
+    assert!(bounded("no message", || read(&path)).is_err());
+}
+
 /// Constant objects are verified and aggregated without decoding their cells.
 #[test]
 fn constant_objects_need_no_cells() {
