@@ -89,6 +89,9 @@ def test_mending(tmp_path):
     done = check("repair", path, "--apply", "footer_invalid")
     assert done["verify_after"]["ok"]
     saved = tmp_path / "saved.tet"
+    copied = check("cp", path, tmp_path / "copy.tet")
+    assert copied["objects"] == 1 and (tmp_path / "copy.tet").read_bytes() == path.read_bytes()
+    assert check("cp", "-f", "--no-digests", path, tmp_path / "copy.tet")["covered_bytes"] is None
     report = check("recover", FIXTURES / "corrupt" / "payload_truncated.tet", saved)
     assert report["chunks_saved"] > 0 and saved.exists()
 

@@ -232,6 +232,17 @@ class Faults(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
+        if kind.fault == "too many" and number % 2:
+            self.send_response(429)
+            self.send_header("Retry-After", "0")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        if kind.fault == "expired" and number > 3:
+            self.send_response(403)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         wanted = self.headers.get("If-Match")
         if wanted and wanted != etag and kind.fault != "replaced":
             self.send_error(412)
@@ -289,7 +300,7 @@ def test_a_server_without_ranges_is_refused(web, local):
     tet("info", web("without ranges", (local / "cube.tet").read_bytes()), code=7)
 
 
-@pytest.mark.parametrize("fault", ["cut", "unavailable"])
+@pytest.mark.parametrize("fault", ["cut", "unavailable", "too many"])
 def test_interrupted_answers_are_requested_again(web, local, cube, fault):
     assert tet("cat", web(fault, (local / "cube.tet").read_bytes()), "--raw") == cube.tobytes()
 
@@ -304,3 +315,75 @@ def test_a_file_replaced_while_it_is_read_is_an_error(web, local, tmp_path, cube
     old, new = (local / "cube.tet").read_bytes(), (tmp_path / "other.tet").read_bytes()
     tet("convert", web("replaced", old, new), tmp_path / "out.npy", code=8)
     assert not (tmp_path / "out.npy").exists()
+
+
+def test_credentials_that_expire_while_reading_are_an_error_with_a_hint(web, local, tmp_path):
+    url = web("expired", (local / "cube.tet").read_bytes())
+    done = subprocess.run([TET, "convert", url, tmp_path / "out.tet"], capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    assert "AWS_ACCESS_KEY_ID" in done.stderr and not (tmp_path / "out.tet").exists()
+
+
+def content(path):
+    """Bytes of a file, or of every file below a folder."""
+    if path.is_file():
+        return path.read_bytes()
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize("name", ["cube.tet", "cube.tgm", "cube.tdb"])
+def test_copies_have_the_same_bytes(s3, local, tmp_path, name):
+    url, again = f"s3://{BUCKET}/copies/{name}", tmp_path / name
+    tet("cp", local / name, url)
+    tet("cp", url, again)
+    assert content(again) == content(local / name)
+    tet("cp", url, f"s3://{BUCKET}/copies/second-{name}")
+    tet("diff", local / name, f"s3://{BUCKET}/copies/second-{name}")
+    # An existing output stays as it is unless it is to be replaced.
+    tet("cp", local / name, url, code=2)
+    tet("cp", local / name, again, code=2)
+    tet("cp", "-f", local / name, again)
+    assert content(again) == content(local / name)
+
+
+def test_damaged_sources_are_not_copied(s3, local, tmp_path):
+    damaged = bytearray((local / "cube.tet").read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    s3.put_object(Bucket=BUCKET, Key="damaged.tet", Body=bytes(damaged))
+    tet("cp", f"s3://{BUCKET}/damaged.tet", tmp_path / "copy.tet", code=5)
+    assert list(tmp_path.iterdir()) == []
+    tet("cp", "--no-digests", f"s3://{BUCKET}/damaged.tet", tmp_path / "copy.tet")
+    assert (tmp_path / "copy.tet").read_bytes() == damaged
+
+
+def test_a_file_replaced_while_it_is_copied_is_an_error(web, local, tmp_path, cube):
+    np.save(tmp_path / "other.npy", cube + 1)
+    tet("convert", tmp_path / "other.npy", tmp_path / "other.tet", "--chunk", "8,10,60")
+    old, new = (local / "cube.tet").read_bytes(), (tmp_path / "other.tet").read_bytes()
+    tet("cp", web("replaced", old, new), tmp_path / "out.tet", code=8)
+    assert not (tmp_path / "out.tet").exists()
+
+
+def test_large_objects_are_uploaded_in_parts(s3, tmp_path):
+    cells = np.random.default_rng(3).integers(0, 256, size=(70, 1 << 20), dtype="uint8")
+    np.save(tmp_path / "large.npy", cells)
+    url = f"s3://{BUCKET}/large/cells.tet"
+    tet("convert", tmp_path / "large.npy", url, "--chunk", "7,1048576")
+    assert s3.head_object(Bucket=BUCKET, Key="large/cells.tet")["ContentLength"] > 64 << 20
+    assert tet("cat", url, "0=69", "--raw") == cells[69].tobytes()
+    listed = s3.list_objects_v2(Bucket=BUCKET, Prefix="large/")["Contents"]
+    assert [entry["Key"] for entry in listed] == ["large/cells.tet"]
+    tet("cp", url, tmp_path / "copy.tet")
+    assert tet("cat", tmp_path / "copy.tet", "--raw") == cells.tobytes()
+
+
+def test_python_copies_with_storage_options(s3, local, tmp_path):
+    tesseral = pytest.importorskip("tesseral")
+    endpoint = os.environ["AWS_ENDPOINT_URL"]
+    options = {"key": "someone", "secret": "hidden-password", "endpoint_url": endpoint, "region_name": "us-east-1"}
+    copied = tesseral.copy(local / "cube.tet", f"s3://{BUCKET}/python/copy.tet", target_options=options)
+    assert (copied.format, copied.objects) == ("tet", 1) and copied.covered_bytes > 0
+    assert copied.stored_bytes == (local / "cube.tet").stat().st_size
+    again = tesseral.copy(copied.path, tmp_path / "again.tet", storage_options=options, digests=False)
+    assert again.covered_bytes is None
+    assert (tmp_path / "again.tet").read_bytes() == (local / "cube.tet").read_bytes()

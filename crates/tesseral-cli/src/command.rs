@@ -7,8 +7,8 @@ use crate::error::CliResult;
 use crate::messages::{copy, dump, get, merge, reshuffle, set, split};
 use crate::output;
 use crate::{
-    advise, append, cat, cdl, completions, convert, create, diff, doctor, evolve, index, info, log, maintain,
-    man, plot, qhist, query, recover, repair, stat, verify,
+    advise, append, cat, cdl, completions, convert, cp, create, diff, doctor, evolve, index, info, log,
+    maintain, man, plot, qhist, query, recover, repair, stat, verify,
 };
 
 /// One command with its arguments.
@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Convert(convert::Arguments),
     /// Rewrite a dataset with other chunks, within a memory limit
     Rechunk(convert::RechunkArguments),
+    /// Copy a dataset to another path or URL, byte for byte, and verify its digests
+    Cp(cp::Arguments),
     /// Write an index of existing files, which opens as one dataset without copying them
     Index(index::Arguments),
     /// Join existing files along a dimension as one dataset without copying them
@@ -114,6 +116,7 @@ impl Command {
                 | Self::Stat(_)
                 | Self::Convert(_)
                 | Self::Rechunk(_)
+                | Self::Cp(_)
                 | Self::Advise(_)
                 | Self::Diff(_)
                 | Self::Plot(_)
@@ -132,6 +135,7 @@ impl Command {
             Self::Stat(arguments) => stat::run(context, arguments),
             Self::Convert(arguments) => convert::run(context, arguments),
             Self::Rechunk(arguments) => convert::run_rechunk(context, arguments),
+            Self::Cp(arguments) => cp::run(context, arguments),
             Self::Index(arguments) => index::run(context, arguments),
             Self::Mosaic(arguments) => index::run_mosaic(context, arguments),
             Self::Advise(arguments) => advise::run(context, arguments),

@@ -13,6 +13,7 @@ mod command;
 mod completions;
 mod context;
 mod convert;
+mod cp;
 mod create;
 mod diff;
 mod doctor;

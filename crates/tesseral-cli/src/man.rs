@@ -6,7 +6,7 @@ use clap::{Args, CommandFactory};
 use clap_mangen::Man;
 use serde_json::json;
 use tesseral::Error;
-use tesseral_store::{LocalStore, ReadMode, StoreExt};
+use tesseral_store::{Location, ReadMode, StorageOptions, StoreExt};
 
 use crate::args::Cli;
 use crate::context::Context;
@@ -32,7 +32,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
         }
         return Ok(exit::OK);
     };
-    let store = LocalStore::new(dir, ReadMode::Read);
+    let store = Location::parse(dir)?.store(ReadMode::Read, &StorageOptions::new())?;
     let mut files = Vec::new();
     let pages = root.get_subcommands().filter(|c| !c.is_hide_set()).map(|command| {
         // The page is called by its name; the display name is what users type.

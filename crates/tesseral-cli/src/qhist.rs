@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 use tesseral::query::Document;
 use tesseral::{Error, Overwrite};
-use tesseral_store::{LocalStore, ReadMode, StoreExt};
+use tesseral_store::{Location, ReadMode, StorageOptions, StoreExt};
 
 use crate::context::Context;
 use crate::error::{CliResult, exit};
@@ -89,7 +89,8 @@ fn rows() -> Vec<Json> {
 fn write(rows: &[Json]) -> Result<(), Error> {
     let Some(path) = file() else { return Ok(()) };
     let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
-    LocalStore::new(path, ReadMode::Read).put("", text.as_bytes(), Overwrite::Replace)
+    let store = Location::Path(path).store(ReadMode::Read, &StorageOptions::new())?;
+    store.put("", text.as_bytes(), Overwrite::Replace)
 }
 
 /// Adds a query to the history. Errors are ignored.

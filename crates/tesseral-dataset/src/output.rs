@@ -310,7 +310,7 @@ impl Rules {
             let why = format!("it contains {}, which is not part of a dataset", odd.display());
             return Err(cannot_replace(path, &why).hint(advice));
         }
-        let store = Arc::new(LocalStore::new(now, ReadMode::Read));
+        let store = Location::Path(now.to_path_buf()).store(ReadMode::Read, &StorageOptions::new())?;
         let is_empty = || fs::read_dir(now).is_ok_and(|mut entries| entries.next().is_none());
         let format = match registry::by_content(&*store)? {
             Some(format) => format,

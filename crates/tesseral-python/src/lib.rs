@@ -36,7 +36,7 @@ mod _native {
     #[pymodule_export]
     use crate::edit::{append, consolidate, delete, set_attributes, vacuum, versions};
     #[pymodule_export]
-    use crate::maintenance::{convert, diff, escape, recover, staging_name, verify};
+    use crate::maintenance::{convert, copy, diff, escape, recover, staging_name, verify};
     #[pymodule_export]
     use crate::messages::{
         MessageDecoder, MessageFile, MessageStream, decode, decode_descriptors, decode_range, encode, scan,

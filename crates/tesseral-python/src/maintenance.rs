@@ -1,10 +1,12 @@
 //! Verification, recovery, conversion and comparison of sources.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use tesseral::{ConvertOptions, DiffOptions, Finding, Open, Options, Overwrite};
+use tesseral_store::StorageOptions;
 
 use crate::runtime;
 use crate::source::opener;
@@ -91,6 +93,37 @@ pub fn recover<'py>(
         Ok((found, recovered))
     })?;
     Ok((recovered.chunks_saved, recovered.chunks_lost, findings(py, &found)?))
+}
+
+/// Copies a dataset byte for byte: format, objects, bytes, bytes covered by digests and not covered.
+#[pyfunction]
+#[pyo3(signature = (path, output, overwrite=false, digests=true, key=None, storage=None, target_storage=None))]
+#[allow(clippy::too_many_arguments, clippy::type_complexity)]
+pub fn copy(
+    py: Python<'_>,
+    path: PathBuf,
+    output: PathBuf,
+    overwrite: bool,
+    digests: bool,
+    key: Option<Vec<u8>>,
+    storage: Option<BTreeMap<String, String>>,
+    target_storage: Option<BTreeMap<String, String>>,
+) -> PyResult<(&'static str, u64, u64, Option<u64>, Option<u64>)> {
+    let open = opener(None, None, key, digests, true).storage(settings(storage));
+    let overwrite = if overwrite { Overwrite::Replace } else { Overwrite::Refuse };
+    let target = settings(target_storage);
+    let copied = runtime::run(py, &Options::default(), u64::MAX, |options| {
+        let open = open.execution(options.clone());
+        tesseral::copy_dataset(&open, &path, &output, overwrite, &target)
+    })?;
+    let covered = copied.verified.map(|verified| verified.covered_bytes);
+    let uncovered = copied.verified.map(|verified| verified.uncovered_bytes);
+    Ok((copied.format.id(), copied.objects, copied.bytes, covered, uncovered))
+}
+
+/// Settings of object stores from Python arguments.
+fn settings(storage: Option<BTreeMap<String, String>>) -> StorageOptions {
+    storage.unwrap_or_default().into_iter().collect()
 }
 
 /// Arguments of `convert`.

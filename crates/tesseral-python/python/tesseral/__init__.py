@@ -33,7 +33,7 @@ from ._errors import (
 )
 from ._native import __version__, recognize
 from ._table import write_cells
-from ._tools import Converted, Difference, Finding, Recovered, Report, convert, diff, recover, verify
+from ._tools import Converted, Copied, Difference, Finding, Recovered, Report, convert, copy, diff, recover, verify
 from ._write import Session, WritableArray, create, write
 
 recognise = recognize  # The former spelling.
@@ -44,6 +44,7 @@ __all__ = [
     "Consolidated",
     "Container",
     "Converted",
+    "Copied",
     "CorruptError",
     "Difference",
     "Field",
@@ -68,6 +69,7 @@ __all__ = [
     "append",
     "consolidate",
     "convert",
+    "copy",
     "create",
     "delete",
     "diff",

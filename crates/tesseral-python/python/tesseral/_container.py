@@ -123,12 +123,12 @@ def _is_url(url: str) -> bool:
 _SECRETS = ("key", "secret", "token", "password", "credential", "sas", "account_json", "service_account")
 
 
-def _storage(options: Mapping[str, Any] | None) -> dict[str, str]:
+def storage_settings(options: Mapping[str, Any] | None) -> dict[str, str]:
     """Storage options as text, with those of nested `client_kwargs`, as fsspec has them."""
     flat: dict[str, str] = {}
     for name, value in (options or {}).items():
         if isinstance(value, Mapping):
-            flat.update(_storage(value))
+            flat.update(storage_settings(value))
         elif value is not None:
             flat[name] = str(value)
     return flat
@@ -157,7 +157,7 @@ class Container(Mapping[str, Array]):
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         now = int(time.time() * 1000)
-        storage = _storage(storage_options)
+        storage = storage_settings(storage_options)
         self._source = _native.Source(
             url, as_of, memory_limit, key.read(), digests, max_expansion=max_expansion, storage=storage
         )

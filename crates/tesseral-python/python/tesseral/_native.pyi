@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,15 @@ def join_results(parts: list[bytes]) -> bytes: ...
 def recognize(path: str) -> str | None:
     """The id of the format of a file or folder, detected by its content; None if it is unknown."""
 
+def copy(
+    path: str,
+    output: str,
+    overwrite: bool = False,
+    digests: bool = True,
+    key: bytes | None = None,
+    storage: Mapping[str, str] | None = None,
+    target_storage: Mapping[str, str] | None = None,
+) -> tuple[str, int, int, int | None, int | None]: ...
 def recover(
     path: str, output: str, overwrite: bool = False, key: bytes | None = None
 ) -> tuple[int, int, list[dict[str, Any]]]: ...

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _native
-from ._container import time_range
+from ._container import storage_settings, time_range
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,39 @@ def recover(
     NaN, else 0; each lost chunk is a finding."""
     saved, lost, findings = _native.recover(os.fspath(path), os.fspath(output), overwrite, key)
     return Recovered(os.fspath(output), saved, lost, [Finding(**finding) for finding in findings])
+
+
+@dataclass(frozen=True)
+class Copied:
+    """Report of `copy`. The numbers of bytes with and without digests are None if digests were not verified."""
+
+    path: str
+    format: str
+    objects: int
+    stored_bytes: int
+    covered_bytes: int | None
+    uncovered_bytes: int | None
+
+
+def copy(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    digests: bool = True,
+    key: bytes | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    target_options: Mapping[str, Any] | None = None,
+) -> Copied:
+    """Copies a dataset of any format to another path or URL, byte for byte.
+
+    The digests of the copy are verified before it is published; a damaged source, or one that changes meanwhile, is an error.
+    `storage_options` has settings of the object store of the source, `target_options` those of the target, by default the same.
+    """
+    options = storage_settings(storage_options)
+    targets = options if target_options is None else storage_settings(target_options)
+    output = os.fspath(target)
+    return Copied(output, *_native.copy(os.fspath(source), output, overwrite, digests, key, options, targets))
 
 
 @dataclass(frozen=True)
