@@ -9,6 +9,7 @@ pub mod index;
 pub mod messages;
 pub mod netcdf;
 pub mod npy;
+pub mod parquet;
 pub mod reductions;
 pub mod tensogram;
 pub mod tet;

@@ -12,18 +12,12 @@ struct Foreign {
     advice: &'static str,
 }
 
-const FOREIGN: [Foreign; 14] = [
-    Foreign {
-        magic: b"PAR1",
-        extensions: &[".parquet"],
-        advice: "this is a Parquet file: read it with the Python package pandas and append the data frame to an array \
-                 (tesseral.append(\"out.tdb\", frame))",
-    },
+const FOREIGN: [Foreign; 15] = [
     Foreign {
         magic: b"ARROW1",
         extensions: &[".arrow", ".feather"],
-        advice: "this is an Arrow file: read it with the Python package pyarrow and append the table to an array \
-                 (tesseral.append(\"out.tdb\", table.to_pandas()))",
+        advice: "this is an Arrow file: write it as Parquet with the Python package pyarrow \
+                 (pyarrow.parquet.write_table(pyarrow.feather.read_table(source), \"out.parquet\"))",
     },
     Foreign {
         magic: b"PK\x03\x04",
@@ -64,9 +58,19 @@ const FOREIGN: [Foreign; 14] = [
         advice: "this is a BUFR file: read it with the Python package pdbufr as a data frame and write it as CSV",
     },
     Foreign {
+        magic: b"\xfd7zXZ\0",
+        extensions: &[".xz"],
+        advice: "this is a file compressed by xz: unpack it with unxz first",
+    },
+    Foreign {
         magic: b"SQLite format 3\0",
         extensions: &[".sqlite", ".db"],
         advice: "this is an SQLite database: export a table as CSV (sqlite3 -header -csv source 'select * from t' > out.csv)",
+    },
+    Foreign {
+        magic: b"SQLite format 3\0",
+        extensions: &[".gpkg"],
+        advice: "this is a GeoPackage: export a layer as CSV with GDAL (ogr2ogr out.csv source layer), or a raster with gdal_translate",
     },
     Foreign {
         magic: b"\x1f\x8b",
@@ -113,11 +117,13 @@ mod tests {
             advice(&Probe { name, head, entries: None }).map(|advice| advice.to_string()).unwrap_or_default()
         };
         // The content counts more than the name.
-        assert!(words("x.csv", b"PAR1").contains("Parquet"));
+        assert!(words("x.csv", b"ARROW1").contains("pyarrow"));
         assert!(words("x.xlsx", b"PK\x03\x04").contains("spreadsheet"));
         assert!(words("x.npz", b"PK\x03\x04").contains(".npy"));
         assert!(words("x", b"MM\0*").contains("gdal_translate"));
         assert!(words("x.mat", b"").contains("scipy"));
+        assert!(words("x.gpkg", b"SQLite format 3\0").contains("ogr2ogr"));
+        assert!(words("x", b"SQLite format 3\0").contains("sqlite3"));
         assert_eq!(words("x.bin", b"????"), "");
     }
 }

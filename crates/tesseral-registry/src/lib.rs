@@ -26,6 +26,8 @@ static BUILT_IN: &[&dyn Format] = &[
     &tesseral_zarr::ZarrFormat,
     #[cfg(feature = "npy")]
     &tesseral_npy::NpyFormat,
+    #[cfg(feature = "parquet")]
+    &tesseral_parquet::ParquetFormat,
     #[cfg(feature = "csv")]
     &tesseral_csv::CsvFormat,
     #[cfg(feature = "netcdf3")]
@@ -193,6 +195,7 @@ mod tests {
         assert_eq!(id("folder.tdb").unwrap(), "tiledb");
         assert_eq!(id("folder.zarr").unwrap(), "zarr");
         assert_eq!(id("a.tet.nc").unwrap(), "hdf5");
+        assert_eq!(id("t.parquet").unwrap(), "parquet");
     }
 
     #[test]

@@ -31,6 +31,8 @@ use tesseral_registry as registry;
 
 /// Approximate chunk size in bytes for arrays that the source stores as one chunk.
 pub(crate) const CHUNK: u64 = 4 << 20;
+/// Rows of a chunk where the chunks of all columns have the same rows.
+const TABLE_ROWS: u64 = 1 << 17;
 /// Assumed size of a variable-length cell in bytes.
 const ANY_LENGTH: u64 = 32;
 
@@ -374,7 +376,9 @@ impl PlannedVariable {
             .map(|(chunk, slice)| (chunk / slice.step).clamp(1, slice.count().max(1)))
             .collect();
         let shape = selection.shape();
-        let default = if !holds.chunks || bytes(&source_chunk, field) <= 4 * CHUNK {
+        let default = if holds.table {
+            shape.iter().map(|rows| (*rows).clamp(1, TABLE_ROWS)).collect()
+        } else if !holds.chunks || bytes(&source_chunk, field) <= 4 * CHUNK {
             source_chunk.clone()
         } else {
             default_chunk(&shape, field.cell_size().unwrap_or(ANY_LENGTH as usize) as u64)
@@ -566,6 +570,7 @@ fn sparse_arrays(
     let holds = format.holds();
     for label_bytes in variables.chunk_by(|a, b| a.array.name() == b.array.name()) {
         match options.sparse {
+            _ if holds.table => tables.push(PlannedRows::new(label_bytes, holds, options)?),
             Some(_) => tables.push(PlannedRows::new(label_bytes, holds, options)?),
             None if holds.sparse => cells.push(PlannedCells::new(label_bytes, holds, options)?),
             None => {

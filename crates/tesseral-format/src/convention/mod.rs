@@ -86,6 +86,8 @@ pub struct Holds {
     pub chunks: bool,
     /// Whether arrays can have several fields.
     pub many_fields: bool,
+    /// Whether a container is one table: its arrays are columns of one dimension, with the same number of rows and the same chunks.
+    pub table: bool,
     /// Whether cells can be null.
     pub nullable: bool,
     /// Whether arrays can be sparse.
@@ -123,6 +125,7 @@ impl Holds {
         cells: |_, _| true,
         chunks: true,
         many_fields: true,
+        table: false,
         nullable: true,
         sparse: true,
         domains: true,

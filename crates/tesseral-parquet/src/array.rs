@@ -1,0 +1,170 @@
+//! A column as an array: row groups are chunks.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tesseral_core::{
+    ArraySchema, CellLen, ChunkStats, Coords, Dimension, Error, Limits, Region, Result, Stat,
+};
+use tesseral_format::{
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, Planned,
+    PlannedChunk, Request, Role, Scratch, Uncovered,
+};
+use tesseral_store::Rounds;
+
+use crate::decode::{CellsOut, ColumnChunk};
+use crate::table::{Table, TableColumn, attributes_of};
+
+/// Name of the dimension, unless the file has another.
+const ROW: &str = "row";
+
+/// The array of a column.
+#[derive(Debug)]
+pub(crate) struct ColumnArray {
+    schema: ArraySchema,
+    table: Arc<Table>,
+    column: TableColumn,
+    limits: Limits,
+    object: String,
+}
+
+impl ColumnArray {
+    pub(crate) fn new(table: &Arc<Table>, column: &TableColumn, object: &str, limits: Limits) -> Self {
+        let largest = table.groups.iter().map(|group| group.end - group.start).max().unwrap_or(1);
+        let TableColumn { name, kind, nullable, .. } = column;
+        let mut schema = ArraySchema::dense(name, kind.dtype, &[table.rows], &[largest.max(1)]);
+        let own = &table.of_columns[name.as_str()];
+        schema.dims = vec![Dimension::new(own["dim"].as_str().unwrap_or(ROW), table.rows)];
+        schema.fields = vec![kind.field(name, *nullable)];
+        schema.attributes = attributes_of(&own["attributes"]);
+        schema.fields[0].codecs = table.codecs(column.number);
+        let (table, column) = (Arc::clone(table), column.clone());
+        Self { schema, table, column, limits, object: object.to_owned() }
+    }
+
+    fn span(&self, group: usize) -> Result<Range<u64>> {
+        self.table.span(group, self.column.number, &self.object)
+    }
+
+    /// The number of the row group of a chunk.
+    fn group(chunk: &PlannedChunk) -> usize {
+        usize::try_from(chunk.id).unwrap_or(usize::MAX)
+    }
+}
+
+impl ArraySource for ColumnArray {
+    fn schema(&self) -> &ArraySchema {
+        &self.schema
+    }
+
+    fn object(&self, _number: u32) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
+        let Some([slice]) = request.selection().map(|selection| selection.slices()) else {
+            return Err(Error::internal("a request of another rank"));
+        };
+        let groups = &self.table.groups;
+        let first = groups.partition_point(|group| group.end <= slice.start);
+        let last = groups.partition_point(|group| group.start < slice.end);
+        let groups = groups.get(first..last).unwrap_or_default();
+        self.limits.check_plan(groups.len() as u64)?;
+        let mut chunks = Vec::new();
+        for group in groups {
+            // A step can pass over a row group.
+            let behind = group.start.saturating_sub(slice.start);
+            let next =
+                slice.start.saturating_add(behind.div_ceil(slice.step.max(1)).saturating_mul(slice.step));
+            if next >= group.end.min(slice.end) {
+                continue;
+            }
+            let Range { start, end } = self.span(group.number)?;
+            self.limits.check_chunk(end - start)?;
+            let cells = group.end - group.start;
+            let size = self.schema.fields[0].cell_size().unwrap_or(1) as u64;
+            self.limits.check_decoded(cells.saturating_mul(size), end - start)?;
+            let part = |column: &Column| Part {
+                column: *column,
+                role: Role::Values,
+                object: 0,
+                offset: start,
+                len: end - start,
+            };
+            chunks.push(PlannedChunk {
+                id: group.number as u64,
+                tile: None,
+                layer: 0,
+                cells,
+                parts: request.columns.iter().map(part).collect(),
+                access: Access::Coded { granule: None },
+                cover: Cover::Exact(Region::new([(group.start, group.end)])),
+                whole: true,
+            });
+        }
+        Ok(Planned::Ready(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() }))
+    }
+
+    fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {
+        let mut stats = ChunkStats::unknown(chunk.cells);
+        let stored = self.table.chunk(Self::group(chunk), self.column.number);
+        let Some((stored, own)) = stored.ok().and_then(|stored| Some((stored, stored.statistics()?))) else {
+            return stats;
+        };
+        let bounded = |nulls: u64| Stat::Bound(nulls.min(chunk.cells));
+        stats.nulls = own.null_count_opt().map_or(Stat::Absent, bounded);
+        // The first kind of statistics compared unsigned numbers as signed ones.
+        if !own.is_min_max_deprecated() {
+            let bound = |bytes: Option<&[u8]>| {
+                let bound = bytes.and_then(|bytes| self.column.kind.bound(stored.column_type(), bytes));
+                bound.map_or(Stat::Absent, Stat::Bound)
+            };
+            stats.min = bound(own.min_bytes_opt());
+            stats.max = bound(own.max_bytes_opt());
+        }
+        stats
+    }
+
+    fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
+        let group = Self::group(chunk);
+        let stored = self.table.chunk(group, self.column.number).ok();
+        let raw = stored.and_then(|stored| u64::try_from(stored.uncompressed_size()).ok()).unwrap_or(0);
+        let size = self.schema.fields[0].cell_size().filter(|_| self.column.kind.cell != CellLen::Var);
+        ChunkInfo {
+            coords: Coords::from_slice(&[chunk.id]),
+            raw_len: size.map_or(raw, |size| chunk.cells.saturating_mul(size as u64)),
+            stored_len: chunk.stored_bytes(),
+            codec: stored.map_or_else(String::new, crate::table::codec),
+            offset: self.span(group).map_or(0, |span| span.start),
+        }
+    }
+
+    fn digests(&self, _chunk: &PlannedChunk) -> DigestSpans<'_> {
+        DigestSpans::new()
+    }
+
+    fn decode(
+        &self,
+        chunk: &PlannedChunk,
+        _column: Column,
+        parts: &[Bytes],
+        cells: Range<u64>,
+        out: ColumnMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let ([part], true) = (parts, cells == (0..chunk.cells)) else {
+            return Err(Error::internal("a row group is decoded as a whole"));
+        };
+        let group = Self::group(chunk);
+        let stored = ColumnChunk {
+            metadata: self.table.chunk(group, self.column.number)?,
+            kind: self.column.kind,
+            rows: chunk.cells,
+            object: &self.object,
+            offset: self.span(group)?.start,
+        };
+        stored.decode(part, &mut CellsOut::new(out, self.column.kind, self.limits), &mut scratch.contexts)
+    }
+}

@@ -1,0 +1,323 @@
+//! Encodings of the values of a page. `None` from a decoder means damaged bytes.
+//!
+//! The decoders of the crate `parquet` panic on damaged pages, so pages are decoded here.
+
+use tesseral_core::{Result, alloc};
+
+/// Numbers of the encodings in the specification.
+pub(crate) const PLAIN: i64 = 0;
+pub(crate) const PLAIN_DICTIONARY: i64 = 2;
+const RLE: i64 = 3;
+const DELTA_BINARY_PACKED: i64 = 5;
+const DELTA_LENGTH_BYTE_ARRAY: i64 = 6;
+const DELTA_BYTE_ARRAY: i64 = 7;
+pub(crate) const RLE_DICTIONARY: i64 = 8;
+const BYTE_STREAM_SPLIT: i64 = 9;
+
+/// How values are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Width {
+    /// Bits, decoded to bytes.
+    Bit,
+    /// Little-endian values of a fixed number of bytes.
+    Bytes(usize),
+    /// A length before each value.
+    Variable,
+}
+
+/// Decoded values, as they are stored in the plain encoding.
+#[derive(Debug)]
+pub(crate) enum PageValues {
+    Fixed { width: usize, bytes: Vec<u8> },
+    Variable { ends: Vec<usize>, bytes: Vec<u8> },
+}
+
+impl PageValues {
+    pub(crate) fn get(&self, at: usize) -> Option<&[u8]> {
+        match self {
+            Self::Fixed { width, bytes } => {
+                let start = at.checked_mul(*width)?;
+                bytes.get(start..start.checked_add(*width)?)
+            }
+            Self::Variable { ends, bytes } => {
+                let start = at.checked_sub(1).map_or(Some(0), |before| ends.get(before).copied())?;
+                bytes.get(start..*ends.get(at)?)
+            }
+        }
+    }
+}
+
+/// Runs of numbers of up to 32 bits, repeated or packed.
+pub(crate) struct Hybrid<'a> {
+    bytes: &'a [u8],
+    width: u32,
+    /// Numbers left in the run, and the repeated number or the bits of a packed run.
+    left: u64,
+    run: Run<'a>,
+}
+
+enum Run<'a> {
+    Repeated(u32),
+    Packed { bytes: &'a [u8], bit: usize },
+}
+
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        if shift == 63 && byte & 0x7f > 1 {
+            return None;
+        }
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+fn zigzag(bytes: &mut &[u8]) -> Option<i64> {
+    let value = varint(bytes)?;
+    Some((value >> 1).cast_signed() ^ -((value & 1).cast_signed()))
+}
+
+fn take<'a>(bytes: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = bytes.split_at_checked(len)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+/// A number of up to 64 bits at a bit of little-endian bytes.
+fn bits(bytes: &[u8], at: usize, width: u32) -> Option<u64> {
+    if width == 0 {
+        return Some(0);
+    }
+    let (first, shift) = (at / 8, (at % 8) as u32);
+    let len = (shift + width).div_ceil(8) as usize;
+    let mut word = [0; 16];
+    word[..len].copy_from_slice(bytes.get(first..first.checked_add(len)?)?);
+    let value = u128::from_le_bytes(word) >> shift;
+    Some((value & ((1_u128 << width) - 1)) as u64)
+}
+
+impl<'a> Hybrid<'a> {
+    pub(crate) fn new(bytes: &'a [u8], width: u32) -> Option<Self> {
+        (width <= 32).then_some(Self { bytes, width, left: 0, run: Run::Repeated(0) })
+    }
+
+    #[allow(clippy::cast_possible_truncation)]
+    pub(crate) fn next(&mut self) -> Option<u32> {
+        while self.left == 0 {
+            let header = varint(&mut self.bytes)?;
+            if header & 1 == 0 {
+                let len = self.width.div_ceil(8) as usize;
+                let mut word = [0; 4];
+                word[..len].copy_from_slice(take(&mut self.bytes, len)?);
+                self.left = header >> 1;
+                self.run = Run::Repeated(u32::from_le_bytes(word));
+            } else {
+                // The last run can be shorter than it claims.
+                let groups = usize::try_from(header >> 1).ok()?;
+                let len = groups.checked_mul(self.width as usize)?.min(self.bytes.len());
+                self.left = (header >> 1).checked_mul(8)?;
+                self.run = Run::Packed { bytes: take(&mut self.bytes, len)?, bit: 0 };
+            }
+            if self.left == 0 && self.bytes.is_empty() {
+                return None;
+            }
+        }
+        self.left -= 1;
+        match &mut self.run {
+            Run::Repeated(number) => Some(*number),
+            Run::Packed { bytes, bit } => {
+                let number = bits(bytes, *bit, self.width)?;
+                *bit += self.width as usize;
+                Some(number as u32)
+            }
+        }
+    }
+}
+
+/// Integers of `DELTA_BINARY_PACKED`, and the bytes that follow them.
+fn deltas<'a>(mut bytes: &'a [u8], count: usize) -> Result<Option<(Vec<i64>, &'a [u8])>> {
+    let mut out = alloc::with_capacity("the integers of a page", count)?;
+    let mut read = || -> Option<&'a [u8]> {
+        let block = usize::try_from(varint(&mut bytes)?).ok()?;
+        let parts = usize::try_from(varint(&mut bytes)?).ok()?;
+        let total = usize::try_from(varint(&mut bytes)?).ok()?;
+        let mut value = zigzag(&mut bytes)?;
+        // A block has 128 values at least, its parts multiples of 32.
+        let each = block.checked_div(parts).filter(|each| each.is_multiple_of(32) && *each > 0)?;
+        if total != count || each.checked_mul(parts)? != block {
+            return None;
+        }
+        if total > 0 {
+            out.push(value);
+        }
+        while out.len() < total {
+            let least = zigzag(&mut bytes)?;
+            let widths = take(&mut bytes, parts)?;
+            for width in widths {
+                if out.len() >= total {
+                    break;
+                }
+                let packed = take(&mut bytes, each.checked_mul(usize::from(*width))? / 8)?;
+                let width = u32::from(*width).min(65);
+                if width > 64 {
+                    return None;
+                }
+                for n in 0..each.min(total - out.len()) {
+                    let delta = bits(packed, n * width as usize, width)?;
+                    value = value.wrapping_add(least).wrapping_add(delta.cast_signed());
+                    out.push(value);
+                }
+            }
+        }
+        Some(bytes)
+    };
+    Ok(read().map(|rest| (out, rest)))
+}
+
+/// Appends `len` bytes to values.
+fn append(ends: &mut Vec<usize>, out: &mut Vec<u8>, value: &[u8]) -> Result<()> {
+    alloc::reserve("the values of a page", out, value.len())?;
+    out.extend_from_slice(value);
+    ends.push(out.len());
+    Ok(())
+}
+
+/// Texts by their lengths, which can share the start of the text before.
+fn texts(mut bytes: &[u8], count: usize, prefixed: bool, limit: usize) -> Result<Option<PageValues>> {
+    let mut prefixes = Vec::new();
+    if prefixed {
+        let Some((own, rest)) = deltas(bytes, count)? else { return Ok(None) };
+        (prefixes, bytes) = (own, rest);
+    }
+    let Some((lengths, mut bytes)) = deltas(bytes, count)? else { return Ok(None) };
+    let (mut ends, mut out) = (alloc::with_capacity("the ends of texts", count)?, Vec::new());
+    let mut start = 0;
+    for (n, len) in lengths.into_iter().enumerate() {
+        let own = usize::try_from(len).ok().and_then(|len| take(&mut bytes, len));
+        let shared = prefixes.get(n).map_or(Some(0), |shared| usize::try_from(*shared).ok());
+        let (Some(own), Some(shared)) = (own, shared) else { return Ok(None) };
+        let end = out.len();
+        if shared > end - start || end.saturating_add(shared) > limit {
+            return Ok(None);
+        }
+        alloc::reserve("the values of a page", &mut out, shared)?;
+        out.extend_from_within(start..start + shared);
+        append(&mut ends, &mut out, own)?;
+        start = end;
+    }
+    Ok(Some(PageValues::Variable { ends, bytes: out }))
+}
+
+/// PageValues of the plain encoding.
+pub(crate) fn plain(mut bytes: &[u8], count: usize, width: Width) -> Result<Option<PageValues>> {
+    Ok(match width {
+        Width::Bit => {
+            let mut out = alloc::zeroed::<u8>("the values of a page", count)?;
+            for (n, value) in out.iter_mut().enumerate() {
+                let Some(byte) = bytes.get(n / 8) else { return Ok(None) };
+                *value = byte >> (n % 8) & 1;
+            }
+            Some(PageValues::Fixed { width: 1, bytes: out })
+        }
+        Width::Bytes(width) => {
+            let own = count.checked_mul(width).and_then(|len| bytes.get(..len));
+            own.map(|own| PageValues::Fixed { width, bytes: own.to_vec() })
+        }
+        Width::Variable => {
+            if count > bytes.len() / 4 {
+                return Ok(None);
+            }
+            let mut ends = alloc::with_capacity("the ends of texts", count)?;
+            let mut out = alloc::with_capacity("the values of a page", bytes.len())?;
+            for _ in 0..count {
+                let len = take(&mut bytes, 4).and_then(|len| len.try_into().ok()).map(u32::from_le_bytes);
+                let Some(own) = len.and_then(|len| take(&mut bytes, len as usize)) else { return Ok(None) };
+                append(&mut ends, &mut out, own)?;
+            }
+            Some(PageValues::Variable { ends, bytes: out })
+        }
+    })
+}
+
+/// PageValues of an encoding without a dictionary; `None` also for unknown encodings. `limit` bounds texts that share bytes.
+#[allow(clippy::cast_possible_truncation)]
+pub(crate) fn decode(
+    encoding: i64,
+    bytes: &[u8],
+    count: usize,
+    width: Width,
+    limit: usize,
+) -> Result<Option<PageValues>> {
+    match (encoding, width) {
+        (PLAIN, _) => plain(bytes, count, width),
+        (RLE, Width::Bit) => {
+            let mut out = alloc::with_capacity("the values of a page", count)?;
+            let Some(mut runs) = bytes.get(4..).and_then(|bytes| Hybrid::new(bytes, 1)) else {
+                return Ok(None);
+            };
+            for _ in 0..count {
+                let Some(bit) = runs.next() else { return Ok(None) };
+                out.push(bit as u8);
+            }
+            Ok(Some(PageValues::Fixed { width: 1, bytes: out }))
+        }
+        (DELTA_BINARY_PACKED, Width::Bytes(width @ (4 | 8))) => {
+            let Some((numbers, _)) = deltas(bytes, count)? else { return Ok(None) };
+            let mut out = alloc::with_capacity("the values of a page", count.saturating_mul(width))?;
+            numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()[..width]));
+            Ok(Some(PageValues::Fixed { width, bytes: out }))
+        }
+        (DELTA_LENGTH_BYTE_ARRAY, Width::Variable) => texts(bytes, count, false, limit),
+        (DELTA_BYTE_ARRAY, Width::Variable) => texts(bytes, count, true, limit),
+        (BYTE_STREAM_SPLIT, Width::Bytes(width)) => {
+            let Some(bytes) = count.checked_mul(width).and_then(|len| bytes.get(..len)) else {
+                return Ok(None);
+            };
+            let mut out = alloc::zeroed::<u8>("the values of a page", bytes.len())?;
+            for (n, value) in out.chunks_exact_mut(width.max(1)).enumerate() {
+                value.iter_mut().enumerate().for_each(|(k, byte)| *byte = bytes[k * count + n]);
+            }
+            Ok(Some(PageValues::Fixed { width, bytes: out }))
+        }
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hybrid_runs_are_repeated_or_packed() {
+        // Eight numbers of three bits, as in the specification, then three times 5.
+        let mut runs = Hybrid::new(&[0x03, 0x88, 0xc6, 0xfa, 0x06, 5], 3).unwrap();
+        let numbers: Vec<u32> = std::iter::from_fn(|| runs.next()).collect();
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 5, 5, 5]);
+        assert!(Hybrid::new(&[], 33).is_none());
+        assert_eq!(Hybrid::new(&[0, 0, 0, 0], 3).unwrap().next(), None);
+    }
+
+    #[test]
+    fn deltas_are_sums() {
+        // The second example of the specification: 7, 5, 3, 1, 2, 3, 4, 5 in blocks of 128 with four parts.
+        let bytes = [0x80, 0x01, 4, 8, 14, 3, 2, 0, 0, 0, 0xc0, 0x3f, 0, 0, 0, 0, 0, 0];
+        let (numbers, rest) = deltas(&bytes, 8).unwrap().unwrap();
+        assert_eq!((numbers, rest.len()), (vec![7, 5, 3, 1, 2, 3, 4, 5], 0));
+        for len in 0..bytes.len() {
+            assert!(deltas(&bytes[..len], 8).unwrap().is_none(), "{len}");
+        }
+    }
+
+    #[test]
+    fn bits_cross_bytes() {
+        let bytes = 0x0123_4567_89ab_cdef_u64.to_le_bytes();
+        assert_eq!(bits(&bytes, 0, 64), Some(0x0123_4567_89ab_cdef));
+        assert_eq!(bits(&bytes, 4, 12), Some(0xcde));
+        assert_eq!(bits(&bytes, 60, 5), None);
+    }
+}
