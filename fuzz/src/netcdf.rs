@@ -44,7 +44,7 @@ pub fn filters(data: &[u8]) {
 
 /// Parses a datatype message.
 pub fn datatype(data: &[u8]) {
-    let _ = tesseral_hdf5::datatype::Hdf5CellType::parse(data);
+    let _ = tesseral_hdf5::datatype::Hdf5CellType::parse(tesseral_core::Cursor::new("fuzz", data));
 }
 
 fn open(format: &dyn Format, file: &[u8]) {

@@ -1,4 +1,4 @@
-//! A cursor over the bytes of a binary structure. Every read names what is read, so that errors say which field was short.
+//! A cursor over the bytes of a binary structure. Every read names what is read, so that errors name the field that was short.
 
 use crate::{Error, Result};
 
@@ -166,7 +166,19 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub fn big_endian(&mut self, width: usize, what: &str) -> Result<usize> {
         let bytes = self.take(width, what)?;
-        let n = bytes.iter().fold(0_u64, |n, byte| n << 8 | u64::from(*byte));
+        self.size(bytes.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)), what)
+    }
+
+    /// Reads a little-endian number of up to eight bytes.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take), and if the number exceeds `usize`.
+    pub fn little_endian(&mut self, width: usize, what: &str) -> Result<usize> {
+        let bytes = self.take(width, what)?;
+        self.size(bytes.iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte)), what)
+    }
+
+    fn size(&self, n: u64, what: &str) -> Result<usize> {
         usize::try_from(n).map_err(|_| self.corrupt(what, format!("{n} is out of range")))
     }
 
@@ -176,7 +188,7 @@ impl<'a> Cursor<'a> {
     /// As [`take`](Self::take), and if the length exceeds `usize`.
     pub fn len32(&mut self, what: &str) -> Result<usize> {
         let n = self.u32(what)?;
-        usize::try_from(n).map_err(|_| self.corrupt(what, format!("{n} is out of range")))
+        self.size(n.into(), what)
     }
 
     /// Reads a 64-bit length.
@@ -185,7 +197,7 @@ impl<'a> Cursor<'a> {
     /// As [`take`](Self::take), and if the length exceeds `usize`.
     pub fn len64(&mut self, what: &str) -> Result<usize> {
         let n = self.u64(what)?;
-        usize::try_from(n).map_err(|_| self.corrupt(what, format!("{n} is out of range")))
+        self.size(n, what)
     }
 
     /// Checks that the unread bytes can hold a number of items of at least `each` bytes.
@@ -334,5 +346,6 @@ mod tests {
         assert!(cursor.count(u64::MAX, 8, "items").is_err());
         assert!(cursor.take64(u64::MAX, "items").is_err());
         assert_eq!(cursor.big_endian(2, "number").unwrap(), 0x0102);
+        assert_eq!(cursor.little_endian(3, "number").unwrap(), 0x05_0403);
     }
 }

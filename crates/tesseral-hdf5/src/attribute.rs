@@ -2,9 +2,9 @@
 
 use hdf5_reader::RawAttribute;
 use hdf5_reader::messages::dataspace::DataspaceType;
-use tesseral_core::{Attributes, CellLen, DType, Result, Value};
+use tesseral_core::{Attributes, CellLen, Cursor, DType, ErrorKind, Result, Value};
 
-use crate::datatype::{Hdf5CellType, Problem};
+use crate::datatype::Hdf5CellType;
 use crate::file::{File, HeapReader, has_references};
 
 /// Attributes by which NetCDF-4 and the dimension scale interface describe dimensions. They are not shown.
@@ -89,10 +89,16 @@ fn scales(file: &File, attribute: &RawAttribute) -> Result<Vec<u64>> {
 
 /// The value of an attribute, or the reason why it has no representation.
 fn value(file: &File, attribute: &RawAttribute) -> Result<std::result::Result<Value, String>> {
-    let cell = match Hdf5CellType::parse(attribute.raw_datatype()) {
+    let object = file.storage.describe();
+    let cell = match Hdf5CellType::parse(Cursor::new(&object, attribute.raw_datatype())) {
         Ok(cell) => cell,
-        Err(Problem::Unsupported(name)) => return Ok(Err(format!("unsupported: {name}"))),
-        Err(Problem::Corrupt(detail)) => return Ok(Err(detail.to_owned())),
+        Err(error) => {
+            return match error.kind() {
+                ErrorKind::Unsupported { feature } => Ok(Err(format!("unsupported: {feature}"))),
+                ErrorKind::Corrupt { detail, .. } => Ok(Err(detail.clone())),
+                _ => Err(error),
+            };
+        }
     };
     let message = attribute.message();
     let null = message.dataspace.dataspace_type == DataspaceType::Null;

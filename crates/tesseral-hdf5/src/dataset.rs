@@ -1,13 +1,13 @@
-//! Datasets: what an object header says about one.
+//! Datasets, described by their object headers.
 
 use hdf5_reader::Dataset;
 use hdf5_reader::messages::HdfMessage;
 use hdf5_reader::messages::dataspace::DataspaceType;
 use hdf5_reader::messages::layout::DataLayout;
-use tesseral_core::{CellLen, Error, Result, Scalar};
+use tesseral_core::{CellLen, Cursor, Error, Result, Scalar};
 
 use crate::attribute::ObjectAttributes;
-use crate::datatype::{Hdf5CellType, Problem};
+use crate::datatype::Hdf5CellType;
 use crate::file::{File, has_references};
 use crate::filter::Pipeline;
 use crate::index::ChunkedLayout;
@@ -54,12 +54,9 @@ impl DatasetInfo {
         let address = dataset.address();
         let failed = |e| file.error(e, "a dataset");
         let datatype = dataset.raw_datatype().map_err(failed)?;
-        let cell = Hdf5CellType::parse(&datatype).map_err(|problem| match problem {
-            Problem::Unsupported(name) => Error::unsupported(name),
-            Problem::Corrupt(detail) => {
-                Error::corrupt("a datatype", file.storage.describe(), address, detail)
-            }
-        })?;
+        // The message is at an unknown offset of the object header.
+        let object = file.storage.describe();
+        let cell = Hdf5CellType::parse(Cursor::at_offset(&object, &datatype, address))?;
         if cell.cell == CellLen::Var && !has_references(file, &cell) {
             return Err(Error::unsupported("references of another size than those of the file"));
         }

@@ -7,7 +7,7 @@
 //! | 4 | 4 | bytes of an element |
 //! | 8 | | properties of the class |
 
-use tesseral_core::{CellLen, DType, Scalar, TimeUnit, Value};
+use tesseral_core::{CellLen, Cursor, DType, Error, ErrorKind, Result, Scalar, TimeUnit, Value};
 
 /// Maximum nesting depth of datatypes.
 const DEPTH: usize = 8;
@@ -52,9 +52,9 @@ impl Hdf5CellType {
     /// Parses a datatype message.
     ///
     /// # Errors
-    /// The name of an unsupported datatype, or a description of the damage.
-    pub fn parse(bytes: &[u8]) -> Result<Self, Problem> {
-        Ok(parse(bytes, DEPTH)?.0)
+    /// `Unsupported` for a datatype that the data model lacks; `Corrupt`.
+    pub fn parse(mut message: Cursor<'_>) -> Result<Self> {
+        parse(&mut message, DEPTH)
     }
 
     /// Bytes per element of numbers that are swapped as a unit.
@@ -90,28 +90,11 @@ impl Hdf5CellType {
     }
 }
 
-/// Why a datatype has no representation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Problem {
-    /// The message ends early or contradicts itself.
-    Corrupt(&'static str),
-    /// The name of a datatype that the data model lacks.
-    Unsupported(String),
-}
+/// What errors call a datatype message.
+const WHAT: &str = "a datatype";
 
-fn take<'a>(bytes: &mut &'a [u8], len: usize) -> Result<&'a [u8], Problem> {
-    let (head, tail) = bytes.split_at_checked(len).ok_or(Problem::Corrupt("truncated datatype"))?;
-    *bytes = tail;
-    Ok(head)
-}
-
-fn number(bytes: &mut &[u8], len: usize) -> Result<usize, Problem> {
-    let number = take(bytes, len)?.iter().rev().fold(0_u64, |n, byte| n << 8 | u64::from(*byte));
-    usize::try_from(number).map_err(|_| Problem::Corrupt("a number exceeds the address space"))
-}
-
-fn unsupported<T>(name: impl Into<String>) -> Result<T, Problem> {
-    Err(Problem::Unsupported(name.into()))
+fn unsupported<T>(name: impl Into<String>) -> Result<T> {
+    Err(Error::unsupported(name))
 }
 
 /// The fields before the properties.
@@ -121,37 +104,36 @@ struct Prefix {
     size: usize,
 }
 
-/// Parses one datatype and returns the remaining bytes.
-fn parse(mut bytes: &[u8], depth: usize) -> Result<(Hdf5CellType, &[u8]), Problem> {
+fn parse(cursor: &mut Cursor<'_>, depth: usize) -> Result<Hdf5CellType> {
     if depth == 0 {
-        return Err(Problem::Corrupt("datatypes are nested too deeply"));
+        return Err(cursor.corrupt(WHAT, "datatypes are nested too deeply"));
     }
-    let first = take(&mut bytes, 1)?[0];
+    let first = cursor.u8(WHAT)?;
     let (class, version) = (first & 15, first >> 4);
-    let prefix = Prefix { version, flags: number(&mut bytes, 3)?, size: number(&mut bytes, 4)? };
+    let (flags, size) = (cursor.little_endian(3, WHAT)?, cursor.little_endian(4, WHAT)?);
+    let prefix = Prefix { version, flags, size };
     if prefix.size == 0 {
-        return Err(Problem::Corrupt("elements of 0 bytes"));
+        return Err(cursor.corrupt(WHAT, "elements of 0 bytes"));
     }
-    let cell = match class {
-        0 => integer(&prefix, &mut bytes, true)?,
-        1 => float(&prefix, &mut bytes)?,
-        2 => return unsupported("the time datatype"),
-        3 => text(&prefix),
-        4 => integer(&prefix, &mut bytes, false)?,
-        5 => opaque(&prefix, &mut bytes)?,
-        6 => compound(&prefix, &mut bytes, depth)?,
-        7 => return unsupported("references"),
-        8 => enumeration(&prefix, &mut bytes, depth)?,
-        9 => variable_length(&prefix, &mut bytes, depth)?,
-        10 => array(&prefix, &mut bytes, depth)?,
-        11 => complex(&prefix, &mut bytes, depth)?,
-        other => return unsupported(format!("datatypes of class {other}")),
-    };
-    Ok((cell, bytes))
+    match class {
+        0 => integer(&prefix, cursor, true),
+        1 => float(&prefix, cursor),
+        2 => unsupported("the time datatype"),
+        3 => Ok(text(&prefix)),
+        4 => integer(&prefix, cursor, false),
+        5 => opaque(&prefix, cursor),
+        6 => compound(&prefix, cursor, depth),
+        7 => unsupported("references"),
+        8 => enumeration(&prefix, cursor, depth),
+        9 => variable_length(&prefix, cursor, depth),
+        10 => array(&prefix, cursor, depth),
+        11 => complex(&prefix, cursor, depth),
+        other => unsupported(format!("datatypes of class {other}")),
+    }
 }
 
-fn integer(prefix: &Prefix, bytes: &mut &[u8], signs: bool) -> Result<Hdf5CellType, Problem> {
-    let (offset, precision) = (number(bytes, 2)?, number(bytes, 2)?);
+fn integer(prefix: &Prefix, cursor: &mut Cursor<'_>, signs: bool) -> Result<Hdf5CellType> {
+    let (offset, precision) = (cursor.little_endian(2, WHAT)?, cursor.little_endian(2, WHAT)?);
     let signed = signs && prefix.flags & 8 != 0;
     if offset != 0 || precision != 8 * prefix.size {
         return unsupported(format!("integers of {precision} bits in {} bytes", prefix.size));
@@ -171,10 +153,10 @@ fn integer(prefix: &Prefix, bytes: &mut &[u8], signs: bool) -> Result<Hdf5CellTy
 }
 
 /// Floats of IEEE 754 and bfloat16. The layout is compared in full: another one of the same size is another number.
-fn float(prefix: &Prefix, bytes: &mut &[u8]) -> Result<Hdf5CellType, Problem> {
-    let (offset, precision) = (number(bytes, 2)?, number(bytes, 2)?);
-    let fields = [number(bytes, 1)?, number(bytes, 1)?, number(bytes, 1)?, number(bytes, 1)?];
-    let bias = number(bytes, 4)?;
+fn float(prefix: &Prefix, cursor: &mut Cursor<'_>) -> Result<Hdf5CellType> {
+    let (offset, precision) = (cursor.little_endian(2, WHAT)?, cursor.little_endian(2, WHAT)?);
+    let fields = [cursor.u8(WHAT)?, cursor.u8(WHAT)?, cursor.u8(WHAT)?, cursor.u8(WHAT)?];
+    let bias = cursor.little_endian(4, WHAT)?;
     let (order, normalized, sign) = (prefix.flags & 0x41, prefix.flags >> 4 & 3, prefix.flags >> 8 & 255);
     // Exponent position and size, mantissa position and size, exponent bias.
     let dtype = match (prefix.size, fields, bias) {
@@ -208,11 +190,11 @@ fn text(prefix: &Prefix) -> Hdf5CellType {
 }
 
 /// Opaque bytes. h5py stores dates as such, with their NumPy dtype in the tag.
-fn opaque(prefix: &Prefix, bytes: &mut &[u8]) -> Result<Hdf5CellType, Problem> {
+fn opaque(prefix: &Prefix, cursor: &mut Cursor<'_>) -> Result<Hdf5CellType> {
     let len = prefix.flags & 255;
-    let tag = take(bytes, len)?;
+    let tag = cursor.take(len, WHAT)?;
     let tag = tag.split(|byte| *byte == 0).next().unwrap_or_default();
-    take(bytes, (len.next_multiple_of(8) - len).min(bytes.len()))?;
+    cursor.take((len.next_multiple_of(8) - len).min(cursor.rest().len()), WHAT)?;
     let dates = std::str::from_utf8(tag).ok().and_then(date_tag).filter(|_| prefix.size == 8);
     if let Some((dtype, big)) = dates {
         return Ok(Hdf5CellType::plain(dtype, big));
@@ -233,26 +215,24 @@ fn date_tag(tag: &str) -> Option<(DType, bool)> {
 }
 
 /// Compound datatypes. Two floats `r` and `i`, as h5py writes them, are a complex number.
-fn compound(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<Hdf5CellType, Problem> {
+fn compound(prefix: &Prefix, cursor: &mut Cursor<'_>, depth: usize) -> Result<Hdf5CellType> {
     let mut members = Vec::new();
     for _ in 0..prefix.flags & 0xffff {
-        let name = member_name(prefix, bytes)?;
+        let name = member_name(prefix, cursor)?;
         let width = if prefix.version < 3 {
             4
         } else {
             (usize::BITS - prefix.size.leading_zeros()).div_ceil(8) as usize
         };
-        let offset = number(bytes, width)?;
+        let offset = cursor.little_endian(width, WHAT)?;
         if prefix.version == 1 {
-            take(bytes, 28)?;
+            cursor.take(28, WHAT)?;
         }
-        let (cell, rest) = match parse(bytes, depth - 1) {
-            Ok(parsed) => parsed,
-            // A member that cannot be represented makes the whole compound unsupported, whatever follows.
-            Err(Problem::Unsupported(_)) => return unsupported("compound datatypes"),
-            Err(other) => return Err(other),
-        };
-        *bytes = rest;
+        let cell = parse(cursor, depth - 1).map_err(|error| match error.kind() {
+            // A member that cannot be represented makes the whole compound unsupported, independent of what follows.
+            ErrorKind::Unsupported { .. } => Error::unsupported("compound datatypes"),
+            _ => error,
+        })?;
         members.push((name, offset, cell));
     }
     if let [(real, 0, first), (imaginary, offset, second)] = members.as_slice()
@@ -278,29 +258,29 @@ fn complex_of(part: &Hdf5CellType) -> Option<DType> {
 }
 
 /// A name that ends with NUL; before version 3 it is padded to 8 bytes.
-fn member_name(prefix: &Prefix, bytes: &mut &[u8]) -> Result<String, Problem> {
-    let len = bytes.iter().position(|byte| *byte == 0).ok_or(Problem::Corrupt("a name without end"))?;
-    let name = String::from_utf8_lossy(&bytes[..len]).into_owned();
+fn member_name(prefix: &Prefix, cursor: &mut Cursor<'_>) -> Result<String> {
+    let end = cursor.rest().iter().position(|byte| *byte == 0);
+    let len = end.ok_or_else(|| cursor.corrupt(WHAT, "a name without end"))?;
+    let name = String::from_utf8_lossy(&cursor.rest()[..len]).into_owned();
     let stored = if prefix.version < 3 { (len + 1).next_multiple_of(8) } else { len + 1 };
-    take(bytes, stored)?;
+    cursor.take(stored, WHAT)?;
     Ok(name)
 }
 
 /// Enumerations of integers. `FALSE` and `TRUE`, as h5py writes them, are truth values.
-fn enumeration(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<Hdf5CellType, Problem> {
-    let (base, rest) = parse(bytes, depth - 1)?;
-    *bytes = rest;
+fn enumeration(prefix: &Prefix, cursor: &mut Cursor<'_>, depth: usize) -> Result<Hdf5CellType> {
+    let base = parse(cursor, depth - 1)?;
     if base.size != prefix.size || base.dtype.word() != base.size || base.cell != CellLen::One {
-        return Err(Problem::Corrupt("an enumeration of other values than integers"));
+        return Err(cursor.corrupt(WHAT, "an enumeration of other values than integers"));
     }
     let count = prefix.flags & 0xffff;
     let mut names = Vec::new();
     for _ in 0..count {
-        names.push(member_name(prefix, bytes)?);
+        names.push(member_name(prefix, cursor)?);
     }
     let mut members = Vec::new();
     for name in names {
-        let mut value = take(bytes, base.size)?.to_vec();
+        let mut value = cursor.take(base.size, WHAT)?.to_vec();
         if base.big {
             value.reverse();
         }
@@ -316,9 +296,8 @@ fn enumeration(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<Hdf5C
 }
 
 /// Variable-length text, and sequences of numbers.
-fn variable_length(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<Hdf5CellType, Problem> {
-    let (base, rest) = parse(bytes, depth - 1)?;
-    *bytes = rest;
+fn variable_length(prefix: &Prefix, cursor: &mut Cursor<'_>, depth: usize) -> Result<Hdf5CellType> {
+    let base = parse(cursor, depth - 1)?;
     let (dtype, big) = match prefix.flags & 15 {
         1 => (DType::Utf8, false),
         0 if base.cell == CellLen::One && base.dims.is_empty() && base.members.is_empty() => {
@@ -330,35 +309,33 @@ fn variable_length(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<H
 }
 
 /// Arrays of numbers, whose extents become dimensions.
-fn array(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<Hdf5CellType, Problem> {
-    let rank = number(bytes, 1)?;
+fn array(prefix: &Prefix, cursor: &mut Cursor<'_>, depth: usize) -> Result<Hdf5CellType> {
+    let rank = cursor.little_endian(1, WHAT)?;
     if prefix.version < 3 {
-        take(bytes, 3)?;
+        cursor.take(3, WHAT)?;
     }
     let mut dims = Vec::new();
     for _ in 0..rank {
-        dims.push(number(bytes, 4)? as u64);
+        dims.push(cursor.little_endian(4, WHAT)? as u64);
     }
     if prefix.version < 3 {
-        take(bytes, 4 * rank)?;
+        cursor.take(4 * rank, WHAT)?;
     }
-    let (base, rest) = parse(bytes, depth - 1)?;
-    *bytes = rest;
+    let base = parse(cursor, depth - 1)?;
     if base.cell == CellLen::Var {
         return unsupported("arrays of variable-length values");
     }
     dims.extend(&base.dims);
     let cells = dims.iter().try_fold(base.size as u64, |bytes, n| bytes.checked_mul(*n));
     if cells != Some(prefix.size as u64) {
-        return Err(Problem::Corrupt("the size of an array differs from that of its elements"));
+        return Err(cursor.corrupt(WHAT, "the size of an array differs from that of its elements"));
     }
     Ok(Hdf5CellType { dims, ..base })
 }
 
 /// Complex numbers of HDF5 2.0.
-fn complex(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<Hdf5CellType, Problem> {
-    let (base, rest) = parse(bytes, depth - 1)?;
-    *bytes = rest;
+fn complex(prefix: &Prefix, cursor: &mut Cursor<'_>, depth: usize) -> Result<Hdf5CellType> {
+    let base = parse(cursor, depth - 1)?;
     match complex_of(&base).filter(|_| prefix.size == 2 * base.size) {
         Some(dtype) => Ok(Hdf5CellType::plain(dtype, base.big)),
         None => unsupported("complex numbers of other values than floats"),
@@ -373,28 +350,32 @@ mod tests {
 
     const F64: [u8; 20] = [0x11, 0x20, 63, 0, 8, 0, 0, 0, 0, 0, 64, 0, 52, 11, 0, 52, 255, 3, 0, 0];
 
-    fn changed(at: usize, value: u8) -> Result<Hdf5CellType, Problem> {
+    fn parsed(bytes: &[u8]) -> Result<Hdf5CellType> {
+        Hdf5CellType::parse(Cursor::new("f", bytes))
+    }
+
+    fn changed(at: usize, value: u8) -> Result<Hdf5CellType> {
         let mut bytes = F64;
         bytes[at] = value;
-        Hdf5CellType::parse(&bytes)
+        parsed(&bytes)
     }
 
     #[test]
     fn floats_of_another_layout_are_unsupported() {
-        assert_eq!(Hdf5CellType::parse(&F64).unwrap(), Hdf5CellType::plain(DType::Float64, false));
+        assert_eq!(parsed(&F64).unwrap(), Hdf5CellType::plain(DType::Float64, false));
         assert!(changed(1, 0x21).unwrap().big);
         for (at, value) in [(1, 0x60), (1, 0), (2, 62), (8, 1), (12, 51), (13, 12), (15, 51), (16, 254)] {
-            assert!(matches!(changed(at, value), Err(Problem::Unsupported(_))), "{at}");
+            assert!(matches!(changed(at, value).unwrap_err().kind(), ErrorKind::Unsupported { .. }), "{at}");
         }
         let mut brain = F64;
         brain[..20].copy_from_slice(&[0x11, 0x20, 15, 0, 2, 0, 0, 0, 0, 0, 16, 0, 7, 8, 0, 7, 127, 0, 0, 0]);
-        assert_eq!(Hdf5CellType::parse(&brain).unwrap().dtype, DType::BFloat16);
+        assert_eq!(parsed(&brain).unwrap().dtype, DType::BFloat16);
     }
 
     #[test]
     fn truncated_datatypes_are_corrupt() {
         for end in 0..F64.len() {
-            assert!(matches!(Hdf5CellType::parse(&F64[..end]), Err(Problem::Corrupt(_))), "{end}");
+            assert!(matches!(parsed(&F64[..end]).unwrap_err().kind(), ErrorKind::Corrupt { .. }), "{end}");
         }
     }
 
@@ -417,7 +398,7 @@ mod tests {
         #[test]
         fn arbitrary_bytes_never_panic(class in 0_u8..16, version in 0_u8..5, bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             let nested = [&[version << 4 | class, 1, 0, 0, 8, 0, 0, 0], &bytes[..]].concat();
-            let _ = (Hdf5CellType::parse(&nested), Hdf5CellType::parse(&bytes));
+            let _ = (parsed(&nested), parsed(&bytes));
         }
     }
 }

@@ -52,7 +52,7 @@ impl File {
         of_parser(error, what, &self.storage.describe())
     }
 
-    /// Returns whether an address is the one that stands for none.
+    /// Returns whether an address is the undefined address.
     pub(crate) fn is_undefined(&self, address: u64) -> bool {
         hdf5_reader::io::Cursor::is_undefined_offset(address, self.offset_size)
     }

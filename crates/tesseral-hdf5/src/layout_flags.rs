@@ -22,7 +22,7 @@ const NEXT: &[u8; 4] = b"OCHK";
 /// Bytes of a checksum.
 const CHECKSUM: u64 = 4;
 
-/// Returns whether the layout of the object header at `address` says that partial edge chunks are not filtered.
+/// Returns whether the layout of the object header at `address` declares that partial edge chunks are not filtered.
 pub(crate) fn has_unfiltered_edges(file: &File, address: u64) -> Result<bool> {
     let mut blocks = vec![first_block(file, address)?];
     let mut seen = HashSet::new();

@@ -17,7 +17,7 @@ use tesseral_format::{
 };
 use tesseral_store::Rounds;
 
-use crate::datatype::{Hdf5CellType, Problem};
+use crate::datatype::Hdf5CellType;
 use crate::filter::Pipeline;
 
 const VERSION: u8 = 1;
@@ -143,10 +143,7 @@ pub(crate) fn decoder(recipe: &[u8]) -> Result<Arc<dyn ArraySource>> {
     }
     let len = cursor.u32("datatype")?;
     let datatype = cursor.take64(len.into(), "datatype")?;
-    let cell = Hdf5CellType::parse(datatype).map_err(|problem| match problem {
-        Problem::Unsupported(name) => Error::unsupported(name),
-        Problem::Corrupt(detail) => Error::corrupt("a datatype", OBJECT, None, detail),
-    })?;
+    let cell = Hdf5CellType::parse(Cursor::new(OBJECT, datatype))?;
     if cell.cell == CellLen::Var {
         return Err(Error::corrupt("a datatype", OBJECT, None, "values of variable length"));
     }

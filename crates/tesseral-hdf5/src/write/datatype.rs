@@ -88,7 +88,7 @@ pub(super) fn dimension_users() -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use tesseral_core::CellLen;
+    use tesseral_core::{CellLen, Cursor};
 
     use super::*;
     use crate::datatype::Hdf5CellType;
@@ -109,14 +109,14 @@ mod tests {
             DType::Char,
         ];
         for dtype in held {
-            let cell = Hdf5CellType::parse(&plain(dtype).unwrap()).unwrap();
+            let cell = Hdf5CellType::parse(Cursor::new("f", &plain(dtype).unwrap())).unwrap();
             assert_eq!((cell.dtype, cell.big, Some(cell.size)), (dtype, false, dtype.size()), "{dtype}");
         }
         for dtype in [DType::Bool, DType::Float16, DType::Complex64, DType::Bytes] {
             assert_eq!(plain(dtype), None, "{dtype}");
         }
-        assert!(Hdf5CellType::parse(&dimension_only()).unwrap().big);
-        let variable = Hdf5CellType::parse(&variable_text()).unwrap();
+        assert!(Hdf5CellType::parse(Cursor::new("f", &dimension_only())).unwrap().big);
+        let variable = Hdf5CellType::parse(Cursor::new("f", &variable_text())).unwrap();
         assert_eq!((variable.dtype, variable.cell, variable.size), (DType::Utf8, CellLen::Var, 16));
     }
 }

@@ -8,7 +8,7 @@
 use hdf5_reader::checksum::jenkins_lookup3;
 use tesseral_core::{Error, Result};
 
-/// The address that stands for none.
+/// The undefined address.
 pub(super) const UNDEFINED: u64 = u64::MAX;
 /// The extent of an unlimited dimension.
 pub(super) const UNLIMITED: u64 = u64::MAX;

@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// The parser of the crate reads every value back, whatever the sizes.
+    /// The parser of the crate reads every value back, for all sizes.
     #[test]
     fn collections_are_read_back() {
         let values: Vec<Vec<u8>> = (0..400_usize).map(|i| vec![i as u8; i * i % 3000]).collect();
