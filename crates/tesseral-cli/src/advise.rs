@@ -17,7 +17,7 @@ use crate::text;
 pub(crate) struct Arguments {
     #[command(flatten)]
     subject: CellsArgument,
-    /// Access pattern: `time=0`, `lat=3 lon=5`; a position stands for any position. Repeatable
+    /// Access pattern: `time=0`, `lat=3 lon=5`; a position represents any position. Repeatable
     #[arg(long, value_name = "SELECTION", required = true)]
     read: Vec<String>,
     /// Number of recommendations to show

@@ -24,8 +24,8 @@ Selections, one argument per dimension (its name, or its number from 0):
   dim=a..b         coordinate values, both ends included; either may be left out
   dim=@v           one coordinate value; a date such as 2015-07 means all of it
 
-Exit codes: 0 ok, 1 the answer is no, 2 usage, 3 not found or no permission, 4 not a readable file of a known format,
-5 damaged data met, 6 limit exceeded, 7 not supported, 8 input or output failed, 70 internal error,
+Exit codes: 0 ok, 1 not equal or not intact, 2 usage, 3 not found or no permission, 4 not a readable file of a known format,
+5 damaged data, 6 limit exceeded, 7 not supported, 8 input or output failed, 70 internal error,
 130 interrupted.";
 
 /// Inspect, print, aggregate, convert, verify, repair and recover tiled arrays

@@ -98,7 +98,7 @@ struct Shared {
     /// Replace an existing output
     #[arg(short, long)]
     force: bool,
-    /// Keep completed work for a later attempt if interrupted, whatever the size [default: from 64 MiB]
+    /// Keep completed work for a later attempt if interrupted, also of small outputs [default: from 64 MiB]
     #[arg(long, conflicts_with = "no_resume")]
     resume: bool,
     /// Start over, and keep nothing for a later attempt

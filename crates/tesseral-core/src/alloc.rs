@@ -1,4 +1,4 @@
-//! Fallible allocation: every size that comes from a file goes through here.
+//! Fallible allocation: for every size that is read from a file.
 //!
 //! `Vec::with_capacity`, `Vec::resize` and `vec![x; n]` end the process when memory runs out. A size that untrusted input
 //! decides must fail with [`Limit`](crate::ErrorKind::Limit) instead. Whether the size is acceptable at all is decided before, by

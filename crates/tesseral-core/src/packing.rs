@@ -1,6 +1,6 @@
-//! Packed values: numbers stored as small integers that stand for physical values, after the CF conventions.
+//! Packed values: physical values stored as small integers, by the CF conventions.
 //!
-//! `physical = stored · scale_factor + add_offset`, in the order of the operations as written. `_Unsigned` says that the bits of a
+//! `physical = stored · scale_factor + add_offset`, in the order of the operations as written. `_Unsigned` declares that the bits of a
 //! signed integer are those of an unsigned one, or the reverse. Missing cells have no physical value.
 //!
 //! | stored | `scale_factor`, `add_offset` | physical |
@@ -173,7 +173,7 @@ impl Packing {
 }
 
 impl std::fmt::Display for Packing {
-    /// What to say of values that were unpacked: `stored × 0.01 + 273.15`.
+    /// The conversion, as shown to users: `stored × 0.01 + 273.15`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let taken =
             if self.taken_as == self.stored { String::new() } else { format!(" as {}", self.taken_as) };

@@ -134,7 +134,7 @@ enum ConditionTree {
     Is(String, CellTest),
 }
 
-/// What `is` asks of a cell.
+/// The test of a cell after `is`.
 #[derive(Clone, Copy, Debug)]
 enum CellTest {
     Null,

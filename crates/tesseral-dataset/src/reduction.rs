@@ -74,7 +74,7 @@ pub struct Rolling {
     pub size: u64,
     /// Whether the position of an answer is the middle of its window, instead of its last position.
     pub center: bool,
-    /// Values that a window needs to have an answer; all of its positions by default.
+    /// Minimum number of values of a window; with fewer, the result is missing. By default all of its positions.
     pub least: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Comparisons of numbers that count time with dates: a partial date stands for all of its period.
+//! Comparisons of numbers that count time with dates: a partial date is its whole period.
 
 use tesseral_core::calendar::TimeUnits;
 use tesseral_core::condition::{Condition, Op};

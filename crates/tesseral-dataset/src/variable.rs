@@ -9,7 +9,7 @@ use tesseral_core::{Advice, Attributes, Dimension, Error, Result, Value};
 
 use crate::{Array, Container};
 
-/// Keys that speak of the container but are kept with an array, where the format has no other place, begin so.
+/// Prefix of keys of the container that are stored with an array, because the format has no attributes of containers.
 const OF_CONTAINER: &str = "container:";
 
 /// One field of one array.

@@ -308,7 +308,7 @@ struct Checks<'a> {
     options: &'a Options,
 }
 
-/// Checks one chunk: its digests, and what `checks` asks for; cells that break rules of the format are added to `faults`.
+/// Checks one chunk: its digests, and what `checks` selects; cells that break rules of the format are added to `faults`.
 /// With a memory limit the cells of a large chunk are decoded in ranges.
 fn check_chunk(
     handle: &Handle,
@@ -436,7 +436,7 @@ struct StatisticsCheck {
     texts: Option<(Vec<u8>, Vec<u8>)>,
     /// Whether a text contains a NUL.
     zeros: bool,
-    /// Whether a text is not what its dtype says.
+    /// Whether a text violates its dtype.
     malformed: bool,
 }
 

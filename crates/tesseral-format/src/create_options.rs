@@ -1,6 +1,6 @@
 //! Options of creation: those of all formats, and those that each format declares for itself.
 //!
-//! A format has a type for its own options and a table that says how each is named, typed and set. Interfaces parse named values
+//! A format has a type for its own options and a table of their names, types and setters. Interfaces parse named values
 //! with the table ([`OptionSet::parse`]) without knowing the format; programs that know it pass a value of its type
 //! ([`FormatOptions::new`]). Either way the format receives its own type.
 

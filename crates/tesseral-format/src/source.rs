@@ -95,7 +95,7 @@ pub trait ArraySource: Debug + Send + Sync {
     /// fetched before they are known. The cost is proportional to the number of chunks.
     ///
     /// Metadata that is not in memory yet is read from `rounds`, never from the container's store: such a read does not wait.
-    /// The method names all it knows to need before it returns [`Planned::Needs`], is then called again with the same `rounds`,
+    /// The method names everything that is known to be needed before it returns [`Planned::Needs`], is then called again with the same `rounds`,
     /// and keeps what it parsed, so that later requests are `Ready` at once. [`plan`](crate::plan) is the loop around it.
     ///
     /// # Errors
@@ -173,7 +173,7 @@ pub trait ArraySource: Debug + Send + Sync {
         "chunk_decode"
     }
 
-    /// Rules of the format for values that decode without an error; a [full](Depth::Full) verification asks for them. `values`
+    /// Rules of the format for values that decode without an error; a [full](Depth::Full) verification checks them. `values`
     /// are the cells of `cells` as [`decode`](Self::decode) returned them from `parts`, or as stored ones of a direct chunk.
     ///
     /// # Errors
@@ -208,8 +208,8 @@ pub trait ArraySource: Debug + Send + Sync {
         None
     }
 
-    /// Names of attributes that only repeat what the schema says of dimensions and labels. Another format says it in its own
-    /// way, so they are not carried over.
+    /// Names of attributes that only repeat dimensions and labels of the schema. Other formats store these in their own way, so
+    /// the attributes are not copied.
     fn derived_attributes(&self) -> &[&'static str] {
         &[]
     }

@@ -3,7 +3,7 @@
 use tesseral::Advice;
 use tesseral_core::advice::one_of;
 
-/// The advice as a sentence; empty when it says nothing that a caller in Python does not know.
+/// The advice as a sentence; empty when it does not apply to callers in Python.
 pub(crate) fn text(advice: &Advice) -> String {
     advice.worded(&worded)
 }

@@ -2,8 +2,8 @@
 //!
 //! Where chunks cannot be located without reading an index first, a format would wait for one answer after the other. It reads
 //! its metadata from a [`Rounds`] instead. Bytes that are resident, or were fetched in an earlier round, are answered at once. A
-//! read of other bytes is noted and fails with [`ErrorKind::Pending`]; the format goes on with whatever does not depend on
-//! it. The caller then fetches everything that was noted together, which is one round trip, and asks again.
+//! read of other bytes is noted and fails with [`ErrorKind::Pending`]; the format continues with what does not depend on
+//! it. The caller then fetches everything that was noted together, which is one round trip, and calls the format again.
 //!
 //! A store whose reads do not wait for a network answers all of them itself: one round is always enough.
 

@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(["", "b", "b/3"].map(|name| mode(&array.join(name))), [0o750, 0o750, 0o640]);
     }
 
-    /// Those of a link say nothing about the file that replaces it.
+    /// Permissions of a link do not apply to the file that replaces it.
     #[test]
     fn a_file_that_replaces_a_link_has_default_permissions() {
         let folder = tempfile::tempdir().unwrap();

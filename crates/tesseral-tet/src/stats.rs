@@ -59,7 +59,7 @@ impl FillRule {
             _ if n == 0 && !zero_fill => (Stat::Exact(0), Stat::Exact(0)),
             Self::None if float => (Stat::Exact(0), Stat::Exact(n)),
             Self::Value(_) if !float => (Stat::Exact(n), Stat::Exact(0)),
-            // Every NaN is counted, whatever its bits.
+            // Every NaN is counted, independent of its bits.
             Self::Value(fill) if fill.as_f64().is_some_and(f64::is_nan) => (Stat::Exact(n), Stat::Exact(0)),
             Self::Value(_) if zero_fill => {
                 (Stat::Absent, if n == 0 { Stat::Exact(0) } else { Stat::Bound(n) })

@@ -321,7 +321,7 @@ fn dimension_rows(report: &Report<'_>, paint: TerminalStyle) -> Vec<TableRow> {
     rows
 }
 
-/// The domain of a dimension, if it says more than its length.
+/// The domain of a dimension, if it does not follow from its length.
 fn domain(schema: &ArraySchema, dim: &Dimension) -> Option<(Scalar, Scalar)> {
     let (first, last) = dim.domain.clone()?;
     (schema.sparse || first.as_i128() != Some(0)).then_some((first, last))

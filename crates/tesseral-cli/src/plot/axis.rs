@@ -30,7 +30,7 @@ enum Coordinates {
     Texts(Vec<String>),
 }
 
-/// A tick: where it stands along the axis, from 0 to 1, and its label.
+/// A tick: its position along the axis, from 0 to 1, and its label.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tick {
     pub(crate) place: f64,
@@ -225,7 +225,7 @@ fn date_ticks(texts: &[String], most: usize) -> Vec<Tick> {
     for step in [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] {
         found.push((4, starts(4, &|t| number(t, 0, 4) % step == 0)));
     }
-    // A level at which every point stands alone repeats nothing, and shows no more than it must.
+    // A level at which every point is distinct repeats nothing and is as short as possible.
     match found.into_iter().find(|(_, at)| (2..=most).contains(&at.len())) {
         Some((length, at)) => at
             .into_iter()

@@ -5,7 +5,7 @@ use super::font::{self, Place};
 /// A color.
 pub(super) type Rgb = [u8; 3];
 
-/// Where a text stands relative to its place.
+/// Alignment of a text relative to its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,

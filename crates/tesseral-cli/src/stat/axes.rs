@@ -86,7 +86,7 @@ pub(super) struct AxisArguments {
     /// With --rolling, statistics of the N positions around each position
     #[arg(long, requires = "rolling")]
     center: bool,
-    /// With --rolling, values that a window needs to have an answer; all by default
+    /// With --rolling, minimum number of values of a window; with fewer, the result is missing [default: all]
     #[arg(long, value_name = "N", requires = "rolling")]
     min_count: Option<u64>,
 }

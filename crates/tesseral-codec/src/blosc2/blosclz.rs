@@ -3,7 +3,7 @@
 //! A control byte `c` below 32 is followed by `c + 1` literals. Otherwise its top three bits are the match length minus 2; the
 //! value 7 means 9 or more, extended by bytes that are added up until one is not 255. The low five bits and the next byte are
 //! the distance minus 1; where all thirteen bits are set, a big-endian u16 follows that is added to 8191. The first control byte
-//! always introduces literals, whatever its top bits.
+//! always introduces literals, regardless of its top bits.
 
 use tesseral_core::Result;
 

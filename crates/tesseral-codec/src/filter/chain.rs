@@ -299,7 +299,7 @@ impl Chain {
         Some(chunk_at(run.start / step)?.min(end)..end)
     }
 
-    /// Copies a run out of an unfiltered tile, looking at nothing but the chunks that hold it; says whether it could.
+    /// Copies a run out of an unfiltered tile and reads only the chunks that hold it; returns whether this is possible.
     fn plain_run(&self, tile: &[u8], len: usize, run: &Range<usize>, out: &mut [u8]) -> bool {
         let step = self.step(len).max(1);
         let Some(span) = self.plain_span(tile.len() as u64, len, run).filter(|_| !run.is_empty()) else {

@@ -43,7 +43,7 @@ pub(crate) fn reverse(
         for (stored, float) in part.chunks_exact(by.width).zip(target.chunks_exact_mut(word.size)) {
             let mut wide = if stored[by.width - 1] & 0x80 == 0 { [0; 8] } else { [0xFF; 8] };
             wide[..by.width].copy_from_slice(stored);
-            // The reference also converts through a double, whatever the integer's width.
+            // The reference also converts through a double, for integers of any width.
             let value = i64::from_le_bytes(wide) as f64 * by.scale + by.offset;
             if word.size == 4 {
                 float.copy_from_slice(&(value as f32).to_le_bytes());

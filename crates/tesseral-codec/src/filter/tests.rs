@@ -211,7 +211,7 @@ fn runs_of_unfiltered_tiles_look_at_their_own_chunks_alone() {
         noise[..8].copy_from_slice(&tile[..8]);
         assert_eq!(run(&noise, range.clone()).unwrap(), cells[range.clone()], "{range:?}");
     }
-    // A header inside the span that says something else is not passed over.
+    // A different header inside the span is not ignored.
     for at in 8..20 {
         let mut damaged = tile.clone();
         damaged[at] ^= 0x10;

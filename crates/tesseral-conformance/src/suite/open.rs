@@ -9,7 +9,7 @@ use tesseral_format::{Format, Probe, Sniff, plan};
 /// Maximum bytes of a probe.
 const HEAD: u64 = 4096;
 
-/// The source is recognized by its content whatever its name, and no head of any source makes sniffing panic.
+/// The source is recognized by its content regardless of its name, and no head of any source makes sniffing panic.
 ///
 /// # Errors
 /// The first violation.

@@ -49,7 +49,7 @@ impl SparseCase {
         dims.chain(fields).collect()
     }
 
-    /// The chunks of the cells, in order, whatever the order of the input.
+    /// The chunks of the cells, in order, independent of the order of the input.
     fn chunks(&self, writer: &dyn Writer, rows: &[Row]) -> Result<Vec<Vec<Buffers>>> {
         let columns = self.columns(rows.iter());
         let data: Vec<_> = columns.iter().map(Buffers::data).collect();

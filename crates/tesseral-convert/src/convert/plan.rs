@@ -655,7 +655,7 @@ fn absent(
     }
     let declared = |value: &Scalar| field.missing.iter().any(|known| missing::same(known, value));
     if !sparse && field.fill.as_ref().is_some_and(declared) {
-        // The fill that stands for them is declared to be missing.
+        // Their fill value is declared to be missing.
         return Ok(MissingPolicy::Preserve);
     }
     if holds.nullable && field.missing.is_empty() {

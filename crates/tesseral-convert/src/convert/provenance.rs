@@ -68,22 +68,22 @@ pub(crate) fn history(
         parents: vec![digest],
         ..HistoryRow::default()
     };
-    let mut say = |name: &str, value: String| {
+    let mut record = |name: &str, value: String| {
         if !value.is_empty() {
             row.params.insert(name.to_owned(), value.chars().take(LONGEST).collect());
         }
     };
-    say("tool", format!("tesseral {}", env!("CARGO_PKG_VERSION")));
-    say("format", source.format().id().to_owned());
-    say("select", options.select.join(" "));
-    say("arrays", options.arrays.join(" "));
+    record("tool", format!("tesseral {}", env!("CARGO_PKG_VERSION")));
+    record("format", source.format().id().to_owned());
+    record("select", options.select.join(" "));
+    record("arrays", options.arrays.join(" "));
     let casts = options.casts.iter().map(|cast| match &cast.name {
         Some(name) => format!("{name}={}", cast.dtype),
         None => cast.dtype.to_string(),
     });
-    say("cast", casts.collect::<Vec<_>>().join(" "));
-    say("fill", options.fills.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
-    say("max_abs_error", options.max_abs_error.map(|v| v.to_string()).unwrap_or_default());
-    say("max_rel_error", options.max_rel_error.map(|v| v.to_string()).unwrap_or_default());
+    record("cast", casts.collect::<Vec<_>>().join(" "));
+    record("fill", options.fills.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
+    record("max_abs_error", options.max_abs_error.map(|v| v.to_string()).unwrap_or_default());
+    record("max_rel_error", options.max_rel_error.map(|v| v.to_string()).unwrap_or_default());
     source.history().iter().cloned().chain([row]).collect()
 }

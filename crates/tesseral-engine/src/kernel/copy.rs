@@ -14,7 +14,7 @@
 //!     otherwise -> element by element along the innermost dimension
 //! ```
 //!
-//! 1. Ordering by the target makes stores sequential whatever the caller's order, so two column-major buffers are copied as
+//! 1. Ordering by the target makes stores sequential for any order of the caller, so two column-major buffers are copied as
 //!    fast as two row-major ones.
 //! 2. Merging turns a complete chunk into one run and a slab into few.
 //! 3. Runs of 16, 32, 64, 128 or 256 bytes are copied inline: a call of `memcpy` costs more than the copy.

@@ -1,7 +1,7 @@
 //! A fused pass over cells: counts, minimum and maximum, sum and mean, variance.
 //!
 //! A [`Summary`] is the state of such a pass. States of parts merge into the state of the whole. Sums are [exact](crate::exact), so
-//! equal cells give equal bits, however they are divided into parts and in whatever order those merge.
+//! equal cells give equal bits, independent of how they are divided into parts and of the order in which those merge.
 //!
 //! Minimum, maximum, sum, mean and variance cover the cells that are neither null nor NaN; infinities follow IEEE 754. −0.0 is
 //! smaller than 0.0, and a sum of zeros is 0.0.

@@ -163,7 +163,7 @@ impl Rows<'_> {
         }
     }
 
-    /// The outcome of a test of values, which says nothing of missing cells.
+    /// The outcome of a test of values, undecided for missing cells.
     fn of_values(&self, column: Column, cells: &Cells, mut holds: Vec<u8>) -> Outcome {
         let mut no: Vec<u8> = holds.iter().map(|byte| byte ^ 1).collect();
         if let Some(validity) = self.validity(column, cells) {

@@ -1,7 +1,7 @@
 //! Division of large chunks into pieces that are read and decoded separately: for parallelism, and so that no chunk must be in
 //! memory completely.
 //!
-//! Resident bytes are shared between pieces. Others are fetched piece by piece: the engine knows the byte range of a piece of a
+//! Resident bytes are shared between pieces. Others are fetched piece by piece: the engine computes the byte range of a piece of a
 //! direct chunk, the format that of a coded one ([`ArraySource::narrow`](tesseral_format::ArraySource::narrow)).
 
 use std::ops::Range;

@@ -256,7 +256,7 @@ pub(super) fn decode(
     let mut encoding = Encoding::default();
     if let Some(marker) = &marker {
         if let Some(list) = &marker.attributes {
-            // An attribute may have the name of a key that repeats what the schema says.
+            // An attribute may have the name of a key that repeats the schema.
             derived.retain(|name| !list.contains(name));
             let mut stored = native.attributes.clone();
             let generated = marker.cells.and_then(|(dtype, _)| cf_units(dtype)).map(Value::from);

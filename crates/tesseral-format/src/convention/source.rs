@@ -26,7 +26,7 @@ pub(super) struct ModelArray {
     pub schema: ArraySchema,
     pub encoding: Encoding,
     pub limits: Limits,
-    /// Attributes that only repeat what the schema says.
+    /// Attributes that only repeat the schema.
     pub derived: Vec<&'static str>,
 }
 

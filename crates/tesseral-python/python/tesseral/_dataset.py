@@ -295,7 +295,7 @@ def _declare_grown(session: Session, name: str, array: Array, new: Encoded | Non
 
 
 def _encoded_like(dataset: xr.Dataset, group: str, stored: Mapping[str, Array]) -> xr.Dataset:
-    """The dataset with the encoding of the stored variables, whatever it was read with."""
+    """The dataset with the encoding of the stored variables, independent of how it was read."""
     out = dataset.copy(deep=False)
     for name, variable in dataset.variables.items():
         array = stored.get(f"{group}/{name}" if group else str(name))

@@ -85,7 +85,7 @@ class InvalidRequestError(TesseralError, ValueError):
 
 
 class InternalError(TesseralError, RuntimeError):
-    """A broken invariant: a defect of Tesseral, whatever the request and the bytes."""
+    """A broken invariant: a defect of Tesseral, independent of the request and the input."""
 
     code = "internal"
 

@@ -115,7 +115,7 @@ def _in_dtype(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _number(text: str, dtype: np.dtype[Any] | None) -> Any:
-    """The number or numbers that a text stands for; the text itself where it stands for none, or for one that the dtype does not hold."""
+    """The number or numbers that a text represents; the text itself if it is not a number, or one that the dtype cannot hold."""
     try:
         numbers = [int(item) if item.strip().lstrip("+-").isdigit() else float(item) for item in text.strip("[]").split(",")]
         cells = np.array(numbers[0] if len(numbers) == 1 else numbers, dtype)

@@ -116,7 +116,7 @@ fn build(target: &Target, settings: &[(String, String, bool)]) -> Result<Client>
     })
 }
 
-/// Returns whether the settings name an endpoint without TLS, which is then what the user wants.
+/// Returns whether the settings name an endpoint without TLS, which is then intended.
 fn plain_endpoint(settings: &[(String, String, bool)], names: &[&str]) -> bool {
     let endpoint = settings.iter().rev().find(|(name, ..)| names.contains(&name.as_str()));
     endpoint.is_some_and(|(_, value, _)| value.starts_with("http://"))

@@ -44,7 +44,7 @@ pub(crate) fn translate(op: &'static str, object: String, failure: &Failure) -> 
     }
 }
 
-/// What to try when a server asks for credentials.
+/// Hint for a server that requires credentials.
 const CREDENTIALS: &str = "set credentials in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, \
      GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY), or \
      AWS_SKIP_SIGNATURE=true for public data";

@@ -1,4 +1,4 @@
-//! What a store knows of one object: its length, its version and some of its bytes.
+//! Cached state of one object: its length, its version and some of its bytes.
 
 use bytes::Bytes;
 use object_store::ObjectMeta;

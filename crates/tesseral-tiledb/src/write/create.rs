@@ -58,7 +58,7 @@ pub(crate) struct TileDbWriter {
     sealed: Mutex<Vec<FragmentWriter>>,
 }
 
-/// All objects below a folder. Links are objects, whatever their target.
+/// All objects below a folder. Links are objects, regardless of their target.
 pub(crate) fn objects(store: &dyn Store, folder: &str) -> Result<Vec<String>> {
     let entries = match store.list(folder) {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => return Ok(Vec::new()),

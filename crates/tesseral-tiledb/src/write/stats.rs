@@ -213,7 +213,7 @@ fn any_order(cells: &[u8]) -> Option<TileStats> {
     if digits > 53 {
         return None;
     }
-    // The first of several zeros is kept, whatever its sign.
+    // The first of several zeros is kept, regardless of its sign.
     let zero = || each().find(|value| *value == 0.0);
     if min == 0.0 {
         min = zero()?;

@@ -306,7 +306,7 @@ impl Arg {
         if value.is_nan() {
             return;
         }
-        // Zeros are equal whatever their sign.
+        // Zeros are equal regardless of their sign.
         let value = if value == T::zeroed() { T::zeroed() } else { value };
         self.update(value.widen().key(), index, smallest);
     }
@@ -379,7 +379,7 @@ impl Values {
         }, else => None)
     }
 
-    /// The most frequent value without NaNs, the smallest of several; zeros are equal whatever their sign. `None` without values.
+    /// The most frequent value without NaNs, the smallest of several; zeros are equal regardless of their sign. `None` without values.
     pub fn mode(&self, dtype: DType) -> Option<Scalar> {
         dispatch_element!(dtype, T => {
             let zero = |value: T| if value == T::zeroed() { T::zeroed() } else { value };
@@ -409,7 +409,7 @@ fn interpolate<T: Cell>(a: T, b: T, fraction: f64) -> f64 {
     for (value, share) in [(a, 1.0), (a, -fraction), (b, fraction)] {
         sum.add_weighted(value, share);
     }
-    // Minus infinity to infinity is NaN; an infinity and a finite number are that infinity, whatever the share.
+    // Minus infinity to infinity is NaN; an infinity and a finite number are that infinity for any share.
     match (a.to_f64(), b.to_f64()) {
         (a, b) if a.is_infinite() || b.is_infinite() => a + b,
         _ => sum.sum(),

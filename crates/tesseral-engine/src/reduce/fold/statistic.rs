@@ -11,7 +11,7 @@ use super::state::{FoldState, Reducer};
 use crate::kernel::axis::AxisFold;
 use crate::kernel::summary::{StatSet, Summary};
 
-/// A statistic of the cells of a slot. Missing cells have no value; [`Finish`] says what a NaN does.
+/// A statistic of the cells of a slot. Missing cells have no value; [`Finish`] defines the effect of a NaN.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Statistic {
