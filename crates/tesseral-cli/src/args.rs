@@ -142,7 +142,9 @@ pub(crate) fn with_default_command(mut arguments: Vec<OsString>) -> Vec<OsString
 }
 
 fn resembles_command(root: &clap::Command, word: &str) -> bool {
-    root.get_subcommands().any(|c| strsim::levenshtein(c.get_name(), word) <= 2)
+    // Of a name of two letters, every word of two letters is two edits away.
+    let edits = |name: &str| name.len().saturating_sub(1).min(2);
+    root.get_subcommands().any(|c| strsim::levenshtein(c.get_name(), word) <= edits(c.get_name()))
 }
 
 #[cfg(test)]
