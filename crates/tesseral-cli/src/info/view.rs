@@ -174,11 +174,13 @@ fn array_row(known: &ArraySummary, paint: TerminalStyle) -> Vec<String> {
     ]
 }
 
-/// Suggested commands, for the data variable of the most dimensions.
+/// Suggested commands, for the data variable of the most dimensions. Variables with a `cf_role` describe others: the tables of an
+/// unstructured mesh, and identifiers of stations.
 fn next_steps(report: &Report<'_>, paint: TerminalStyle) -> String {
     let rank = |known: &&ArraySummary| {
         let schema = known.array.schema();
-        (known.role == VariableRole::Data, schema.dims.len())
+        let data = known.role == VariableRole::Data && schema.attributes.get("cf_role").is_none();
+        (data, schema.dims.len())
     };
     // The first of equals.
     let known = report.known().collect::<Vec<_>>().into_iter().rev().max_by_key(rank);
