@@ -6,6 +6,7 @@ use tesseral_core::{Attributes, CellLen, Cursor, DType, ErrorKind, Result, Value
 
 use crate::datatype::Hdf5CellType;
 use crate::file::{File, HeapReader, has_references};
+use crate::header_messages::attribute_order;
 
 /// Attributes by which NetCDF-4 and the dimension scale interface describe dimensions. They are not shown.
 pub(crate) const HIDDEN: [&str; 9] = [
@@ -23,7 +24,7 @@ pub(crate) const HIDDEN: [&str; 9] = [
 /// The attributes of an object.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectAttributes {
-    /// Those that users see, in the order of the file.
+    /// Those that users see, in creation order where the file records it.
     pub(crate) shown: Attributes,
     /// Those that describe dimensions.
     pub(crate) hidden: Attributes,
@@ -34,8 +35,12 @@ pub(crate) struct ObjectAttributes {
 }
 
 impl ObjectAttributes {
-    /// Converts the attributes of an object.
-    pub(crate) fn new(file: &File, raw: Vec<RawAttribute>) -> Result<Self> {
+    /// Converts the attributes of the object whose header is at `address`.
+    pub(crate) fn new(file: &File, address: u64, mut raw: Vec<RawAttribute>) -> Result<Self> {
+        let orders = attribute_order(file, address)?;
+        if raw.iter().all(|attribute| orders.contains_key(attribute.name().as_bytes())) {
+            raw.sort_by_key(|attribute| orders.get(attribute.name().as_bytes()));
+        }
         let mut out = Self::default();
         for attribute in raw {
             let name = attribute.name().to_owned();
@@ -107,7 +112,7 @@ fn value(file: &File, attribute: &RawAttribute) -> Result<std::result::Result<Va
         return variable_length(file, &cell, data);
     }
     if matches!(cell.dtype, DType::Ascii | DType::Utf8 | DType::Char) {
-        let mut texts = data.chunks(cell.size).map(|one| text(cell.text(one)));
+        let mut texts = data.chunks(cell.size).map(|one| characters(&cell, one));
         return Ok(Ok(match texts.len() {
             0 => Value::from(""),
             1 => texts.next().unwrap_or(Value::Null),
@@ -125,6 +130,19 @@ fn value(file: &File, attribute: &RawAttribute) -> Result<std::result::Result<Va
         Some(scalar) => Value::Numbers { dtype: cell.dtype, bytes: scalar.bytes().to_vec() },
         None => Value::Numbers { dtype: cell.dtype, bytes: Vec::new() },
     }))
+}
+
+/// Text of characters. NetCDF stores arrays of characters as terminated text, with zero bytes that end nothing: they are no part of
+/// text, as in netCDF4, and a part of bytes that are not text.
+fn characters(cell: &Hdf5CellType, one: &[u8]) -> Value {
+    let own = cell.text(one);
+    if own.len() == one.len() || one[own.len()..].iter().all(|byte| matches!(byte, 0 | b' ')) {
+        return text(own);
+    }
+    match std::str::from_utf8(one) {
+        Ok(text) => Value::from(text.replace('\0', "")),
+        Err(_) => Value::Bytes(one.to_vec()),
+    }
 }
 
 /// Text, or bytes that are not text.

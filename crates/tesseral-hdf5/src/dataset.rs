@@ -10,8 +10,8 @@ use crate::attribute::ObjectAttributes;
 use crate::datatype::Hdf5CellType;
 use crate::file::{File, has_references};
 use crate::filter::Pipeline;
+use crate::header_messages::has_unfiltered_edges;
 use crate::index::ChunkedLayout;
-use crate::layout_flags::has_unfiltered_edges;
 use crate::recipe;
 
 /// The maximum number of dimensions in HDF5.
@@ -118,7 +118,7 @@ impl DatasetInfo {
         let recipe = detached.then(|| recipe::recipe(&datatype, element, fill.as_deref(), filters));
         let fill = fill_value(&cell, fill.as_deref());
         let raw = dataset.raw_attributes().map_err(failed)?;
-        let attributes = ObjectAttributes::new(file, raw)?;
+        let attributes = ObjectAttributes::new(file, dataset.address(), raw)?;
         Ok(Self { address, cell, shape, unlimited, layout, pipeline, fill, attributes, recipe })
     }
 }

@@ -15,7 +15,8 @@
 //! |---|---|
 //! | `file`, `storage` | the parser and its reads |
 //! | `links`, `attribute`, `datatype`, `dimension` | members of groups, and what describes a dataset |
-//! | `index`, `layout_flags` | where the chunks of a dataset are, and which of them are not filtered |
+//! | `index` | where the chunks of a dataset are |
+//! | `header_messages` | what object headers say of unfiltered chunks and of the order of attributes |
 //! | `filter` | filter pipelines |
 //! | `array` | plan and decode |
 //! | `write` | NetCDF-4 files, by our own structures (ADR 0036) |
@@ -35,8 +36,8 @@ mod error;
 mod file;
 mod filter;
 mod format;
+mod header_messages;
 mod index;
-mod layout_flags;
 mod links;
 mod open;
 mod recipe;

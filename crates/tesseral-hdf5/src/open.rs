@@ -81,7 +81,7 @@ impl GroupWalk<'_> {
             return Ok(());
         }
         let raw = group.raw_attributes().map_err(|e| self.file.error(e, "a group"))?;
-        let attributes = ObjectAttributes::new(self.file, raw)?;
+        let attributes = ObjectAttributes::new(self.file, group.address(), raw)?;
         if depth == 0 {
             self.history = attributes.hidden_text("_NCProperties").map(history).unwrap_or_default();
         }

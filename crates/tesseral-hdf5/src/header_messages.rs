@@ -1,8 +1,9 @@
-//! The flags of a layout message, which the parser reads and drops.
+//! What the parser reads of object headers and drops: the flags of a layout message, and the creation order of attributes.
 //!
 //! Object headers are lists of messages in one or several blocks; a continuation message names the next block.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 
 use tesseral_core::{Error, Result};
 
@@ -10,6 +11,7 @@ use crate::file::File;
 
 /// Message types.
 const LAYOUT: u16 = 8;
+const ATTRIBUTE: u16 = 12;
 const CONTINUATION: u16 = 16;
 /// Layout class of chunks, and the first version of the message that has flags.
 const CHUNKED: u8 = 2;
@@ -24,6 +26,49 @@ const CHECKSUM: u64 = 4;
 
 /// Returns whether the layout of the object header at `address` declares that partial edge chunks are not filtered.
 pub(crate) fn has_unfiltered_edges(file: &File, address: u64) -> Result<bool> {
+    let mut flagged = None;
+    each(file, address, |message| {
+        if message.kind != LAYOUT {
+            return ControlFlow::Continue(());
+        }
+        flagged =
+            Some(matches!(message.body, [(FLAGGED..), CHUNKED, flags, ..] if flags & UNFILTERED_EDGES != 0));
+        ControlFlow::Break(())
+    })?;
+    flagged.ok_or_else(|| {
+        let object = file.storage.describe();
+        Error::corrupt("an object header", object, address, "the layout message is missing")
+    })
+}
+
+/// The creation order of the attributes in the object header at `address`, by name; empty where it is not tracked. The messages
+/// themselves are in this order only as long as no attribute was replaced.
+pub(crate) fn attribute_order(file: &File, address: u64) -> Result<HashMap<Vec<u8>, u64>> {
+    let mut orders = HashMap::new();
+    each(file, address, |message| {
+        if let (ATTRIBUTE, Some(order), Some(name)) =
+            (message.kind, message.order, attribute_name(message.body))
+        {
+            orders.insert(name.to_vec(), order);
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(orders)
+}
+
+/// The name in an attribute message: after the version, flags, and three lengths, and from version 3 on the character set.
+fn attribute_name(body: &[u8]) -> Option<&[u8]> {
+    let start = if *body.first()? >= 3 { 9 } else { 8 };
+    let len = usize::try_from(little(body.get(2..4)?)).ok()?;
+    body.get(start..start + len)?.split(|byte| *byte == 0).next()
+}
+
+/// Passes each message of the object header at `address` to `visit` until that breaks.
+fn each(
+    file: &File,
+    address: u64,
+    mut visit: impl FnMut(HeaderMessage<'_>) -> ControlFlow<()>,
+) -> Result<()> {
     let mut blocks = vec![first_block(file, address)?];
     let mut seen = HashSet::new();
     while let Some(block) = blocks.pop() {
@@ -32,21 +77,26 @@ pub(crate) fn has_unfiltered_edges(file: &File, address: u64) -> Result<bool> {
         }
         let bytes = file.storage.read(block.start, block.len)?;
         let mut rest = &bytes[..];
-        while let Some((kind, body, after)) = message(rest, block.head) {
-            match kind {
-                LAYOUT => {
-                    let flagged =
-                        matches!(body, [(FLAGGED..), CHUNKED, flags, ..] if flags & UNFILTERED_EDGES != 0);
-                    return Ok(flagged);
-                }
-                CONTINUATION => blocks.extend(continuation(file, body, block.head)),
-                _ => {}
+        while let Some((message, after)) = message(rest, block.head) {
+            if message.kind == CONTINUATION {
+                blocks.extend(continuation(file, message.body, block.head));
+            }
+            if visit(message).is_break() {
+                return Ok(());
             }
             rest = after;
         }
     }
-    let object = file.storage.describe();
-    Err(Error::corrupt("an object header", object, address, "the layout message is missing"))
+    Ok(())
+}
+
+/// A message of an object header.
+#[derive(Clone, Copy)]
+struct HeaderMessage<'a> {
+    kind: u16,
+    /// The creation order, where the header tracks it.
+    order: Option<u64>,
+    body: &'a [u8],
 }
 
 /// A run of messages, and the form of their heads.
@@ -98,16 +148,18 @@ fn continuation(file: &File, body: &[u8], head: MessageHead) -> Option<MessageBl
     }
 }
 
-/// Type and body of the first message, and what follows it; `None` at the end.
-fn message(bytes: &[u8], head: MessageHead) -> Option<(u16, &[u8], &[u8])> {
-    let (kind, len, head) = match head {
-        MessageHead::Version1 => (little(bytes.get(..2)?), little(bytes.get(2..4)?), 8),
+/// The first message, and what follows it; `None` at the end.
+fn message(bytes: &[u8], head: MessageHead) -> Option<(HeaderMessage<'_>, &[u8])> {
+    let (kind, len, order, head) = match head {
+        MessageHead::Version1 => (little(bytes.get(..2)?), little(bytes.get(2..4)?), None, 8),
         MessageHead::Version2 { ordered } => {
-            (u64::from(*bytes.first()?), little(bytes.get(1..3)?), if ordered { 6 } else { 4 })
+            let order = if ordered { Some(little(bytes.get(4..6)?)) } else { None };
+            (u64::from(*bytes.first()?), little(bytes.get(1..3)?), order, if ordered { 6 } else { 4 })
         }
     };
     let end = head + usize::try_from(len).ok()?;
-    Some((u16::try_from(kind).ok()?, bytes.get(head..end)?, bytes.get(end..)?))
+    let message = HeaderMessage { kind: u16::try_from(kind).ok()?, order, body: bytes.get(head..end)? };
+    Some((message, bytes.get(end..)?))
 }
 
 fn little(bytes: &[u8]) -> u64 {
