@@ -124,9 +124,6 @@ impl ConvertPlan {
         }
         check_plan(source, options)?;
         let mut variables = Variables::select(source, &options.arrays)?;
-        if variables.list.is_empty() {
-            return Err(Error::invalid(format!("{} has no arrays", source.location())));
-        }
         // Cells that share bytes are no cells of other formats: Booleans are.
         for variable in &mut variables.list {
             if variable.array.selected_field().dtype == DType::Bitmask {

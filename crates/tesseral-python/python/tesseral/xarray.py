@@ -373,7 +373,13 @@ def dataset_of(container: Container, group: str | None = None, *, drop_variables
         builder.add(name, array)
     if decode_coords is False:
         builder.coordinates.clear()
-    return xr.decode_cf(builder.dataset(groups[path]), decode_coords=decode_coords, **decoding)
+    decoded = xr.decode_cf(builder.dataset(groups[path]), decode_coords=decode_coords, **decoding)
+    # Coordinates in the order of the container, those that only decoding finds included.
+    coords = {name: decoded.variables[name] for name in [*arrays, *decoded.coords] if name in decoded.coords}
+    data = {name: decoded.variables[name] for name in decoded.data_vars}
+    ordered = xr.Dataset(data, coords=xr.Coordinates(coords, indexes=decoded.xindexes), attrs=decoded.attrs)
+    ordered.encoding = decoded.encoding
+    return ordered
 
 
 def _by_given_names(arrays: dict[str, Array]) -> dict[str, Array]:
