@@ -21,6 +21,7 @@ mod products;
 #[cfg(test)]
 pub(crate) mod rational;
 pub(crate) mod slots;
+pub(crate) mod split;
 #[cfg(test)]
 mod tests;
 

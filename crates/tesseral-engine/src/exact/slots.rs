@@ -50,6 +50,8 @@ impl SlotRange {
 impl SlotSums {
     /// Terms are below this by magnitude: 2^959.
     pub const LIMIT: f64 = f64::from_bits((959 + 1023) << 52);
+    /// Up to 2^64 terms of at most 2^`TOP` stay below the limit.
+    pub const TOP: i32 = 959 - 64;
 
     /// Sums of no terms.
     pub fn new(slots: usize) -> Self {

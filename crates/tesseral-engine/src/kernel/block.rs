@@ -50,6 +50,12 @@ pub(crate) trait WorkType: Pod + PartialEq {
 // multiversioned function itself would be tied to its instruction set and could not be inlined into the plain iterator
 // that calls it.
 
+/// The number of NaNs of at most a block.
+#[multiversion(targets("x86_64+avx2"))]
+pub(crate) fn nans<W: WorkType>(block: &[W]) -> u64 {
+    if W::FLOAT { count(block, W::nan) } else { 0 }
+}
+
 /// The numbers of NaNs, negative and positive infinities of at most a block.
 #[multiversion(targets("x86_64+avx2"))]
 pub(crate) fn specials<W: WorkType>(block: &[W]) -> [u64; 3] {

@@ -25,7 +25,7 @@ use bytemuck::Zeroable;
 use multiversion::multiversion;
 use tesseral_core::{ChunkStats, DType, Element, Error, Result, Scalar, Sum, dispatch_element};
 
-use super::block::{Cell, WorkType, range, specials};
+use super::block::{Cell, WorkType, nans, range, specials};
 use crate::exact::Moments;
 
 mod wire;
@@ -448,6 +448,11 @@ impl Summary {
             mark(block, gaps, &mut scratch.keep)
         };
         if nulls == 0 {
+            if self.wanted == StatSet::COUNTS {
+                self.cells = cells;
+                self.nans += nans(block);
+                return Ok(());
+            }
             if self.join(block, &mut scratch.finite) {
                 self.cells = cells;
                 return Ok(());

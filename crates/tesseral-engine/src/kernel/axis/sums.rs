@@ -1,10 +1,11 @@
-//! Sums of the columns of a panel: integers in partial sums of a panel, floats added to [exact sums](crate::exact::slots) row by row.
+//! Sums of the columns of a panel: integers in partial sums of a panel, floats added to [exact sums](crate::exact::slots), several rows at a time.
 
 use multiversion::multiversion;
 
 use super::panel::Panel;
-use crate::exact::block::{Real, rows_add_exactly};
+use crate::exact::block::{Real, product_cuts, rows_bounds};
 use crate::exact::slots::{SlotRange, SlotSums};
+use crate::exact::split::{Cut, First, Product, ProductError, Term};
 use crate::kernel::block::WorkType;
 
 /// Exact sums of each position; those that are not requested, or not of the dtype, have no positions.
@@ -178,9 +179,60 @@ pub(crate) struct FloatSums {
     terms: Vec<f64>,
     products: Vec<f64>,
     errors: Vec<f64>,
+    /// Sums of the parts of the terms of some rows.
+    parts: [Vec<f64>; 3],
 }
 
+/// Rows whose columns are added in doubles without rounding; with fewer than [`FEW_ROWS`], the terms of each row are added.
+const ADDED_ROWS: usize = 32;
+const FEW_ROWS: usize = 4;
+
 impl FloatSums {
+    /// Adds rows without gaps, and their squares if requested; false, without effect, if doubles do not hold the sums of their parts.
+    fn add_group<'a, W: Real + 'a, I: ExactSizeIterator<Item = &'a [W]>>(
+        &mut self,
+        rows: impl Fn() -> I,
+        to: &mut Sums,
+        range: SlotRange,
+    ) -> bool {
+        let bounds = match rows_bounds(rows()) {
+            None => return false,
+            Some(None) => return true,
+            Some(Some(bounds)) => bounds,
+        };
+        let n = rows().len();
+        let squares = bounds.times(bounds);
+        let small = bounds.top < SlotSums::TOP && (!self.spread || squares.top < SlotSums::TOP);
+        let (Some(cut), true) = (Cut::new(bounds, n), small) else { return false };
+        let squared = if self.spread { product_cuts::<W>(squares, n).map(Some) } else { Some(None) };
+        let (Some(squared), Some(sums)) = (squared, &mut to.floats) else { return false };
+        self.add_columns::<W, First>(cut, rows(), sums, range);
+        if let (Some((products, errors)), Some(squares)) = (squared, &mut to.float_squares) {
+            self.add_columns::<W, Product>(products, rows(), squares, range);
+            if let Some(errors) = errors {
+                self.add_columns::<W, ProductError>(errors, rows(), squares, range);
+            }
+        }
+        true
+    }
+
+    /// Adds terms of the columns of rows.
+    fn add_columns<'a, W: Real + 'a, K: Term>(
+        &mut self,
+        cut: Cut,
+        rows: impl ExactSizeIterator<Item = &'a [W]>,
+        to: &mut SlotSums,
+        range: SlotRange,
+    ) {
+        let columns = self.terms.len();
+        for part in self.parts.iter_mut().take(cut.parts()) {
+            part.clear();
+            part.resize(columns, 0.0);
+        }
+        cut.add_columns::<W, K>(rows, &mut self.parts);
+        self.parts.iter_mut().take(cut.parts()).for_each(|part| to.add_terms(range, part));
+    }
+
     /// Adds the squares of the terms, which are doubles themselves if `exact`.
     fn add_squares(&mut self, exact: bool, to: &mut SlotSums, range: SlotRange) {
         square(&self.terms, &mut self.products);
@@ -235,21 +287,18 @@ impl<W: WorkType + Real> PanelSums<W> for FloatSums {
     fn add_rows(&mut self, panel: Panel<'_, W>, to: &mut Sums, range: SlotRange) -> usize {
         let mut r = 0;
         while r < panel.rows {
-            // Eight rows that add without rounding are one row of terms. Squares never do.
-            let eight = r + 8 <= panel.rows && !self.spread;
-            if eight && rows_add_exactly((r..r + 8).map(|r| panel.row(r))) {
-                if let Some(sums) = &mut to.floats {
-                    add_eight(std::array::from_fn(|k| panel.row(r + k)), &mut self.terms);
-                    sums.add_terms(range, &mut self.terms);
-                }
-                r += 8;
-            } else {
+            let end = panel.rows.min(r + ADDED_ROWS);
+            if end - r >= FEW_ROWS && self.add_group(|| (r..end).map(|r| panel.row(r)), to, range) {
+                r = end;
+                continue;
+            }
+            for r in r..end {
                 if !are_terms(panel.row(r)) {
                     return r;
                 }
                 self.add_row(panel.row(r), None, to, range);
-                r += 1;
             }
+            r = end;
         }
         panel.rows
     }
@@ -283,17 +332,6 @@ fn are_terms<W: Real>(row: &[W]) -> bool {
 fn widen<W: Real>(row: &[W], terms: &mut [f64]) {
     for (term, x) in terms.iter_mut().zip(row) {
         *term = x.wide();
-    }
-}
-
-#[multiversion(targets("x86_64+avx2"))]
-fn add_eight<W: Real>(rows: [&[W]; 8], terms: &mut [f64]) {
-    let n = terms.len();
-    let [a, b, c, d, e, f, g, h] = rows.map(|row| &row[..n]);
-    for i in 0..n {
-        let first = (a[i].wide() + b[i].wide()) + (c[i].wide() + d[i].wide());
-        let second = (e[i].wide() + f[i].wide()) + (g[i].wide() + h[i].wide());
-        terms[i] = first + second;
     }
 }
 
