@@ -510,7 +510,7 @@ mod tests {
             Condition::Or(vec![
                 Condition::And(vec![
                     less("a", Op::Gt, five()),
-                    less("t", Op::Lt, Scalar::from_element(0.1_f32))
+                    less("t", Op::Le, Scalar::from_element(0.1_f32.next_down()))
                 ]),
                 less("d", Op::Ge, Scalar::from_element(2_u64)),
             ])

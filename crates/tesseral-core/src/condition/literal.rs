@@ -4,8 +4,9 @@
 //!
 //! - An integer dtype takes the exact decimal value. A fraction or a number out of range lies between two values of the dtype, or beyond
 //!   all of them, and compares accordingly: `a > 2.5` is `a > 2`, `a == 2.5` holds of no cell, `a < 300` of every `uint8`.
-//! - A float dtype takes the nearest value of a literal with a point or an exponent: `0.2` is the `float32` that is written `0.2`.
-//!   Integers, numbers beyond the largest value and numbers that would become 0 stay exact: they lie between two values of the dtype.
+//! - For a float dtype, a literal with a point or an exponent is the double nearest to it, as in JSON, Python and C, and integers are
+//!   exact. A dtype that does not have that number does not round it: it lies between two values, or beyond all of them. `0.2` is a
+//!   `float64`, and lies right below the `float32` nearest to it.
 
 use super::{Condition, Op};
 use crate::dtype::Class;
@@ -99,6 +100,17 @@ impl Condition {
         }
     }
 
+    /// The value of a dtype that stands for a number given as text, such as a fill value: the nearest one of a float dtype, otherwise
+    /// the number itself. `None` if an integer dtype does not have it.
+    pub fn value_of(dtype: DType, text: &str) -> Option<Scalar> {
+        let near = if dtype.class() == Class::Float { nearest(dtype, text.trim()) } else { None };
+        match (near, Self::with_number("", dtype, Op::Eq, text)) {
+            (Some(near), Some(_)) => float(dtype, near),
+            (None, Some(Self::Compare { value, .. })) => Some(value),
+            _ => None,
+        }
+    }
+
     /// Fails of every cell that is not missing.
     pub fn never(name: &str) -> Self {
         Self::In { name: name.to_owned(), values: Vec::new() }
@@ -159,7 +171,8 @@ fn with_float(name: &str, dtype: DType, op: Op, text: &str) -> Option<Condition>
     } else if number.integer && number.floor.abs() < BEYOND && near as i128 != number.floor {
         Some(if near as i128 > number.floor { next_down(dtype, near) } else { near })
     } else {
-        None
+        let double: f64 = if number.integer { near } else { text.parse().ok()? };
+        (near != double).then(|| if near > double { next_down(dtype, near) } else { near })
     };
     match below {
         Some(below) => float(dtype, below).map(|below| Condition::between(name, op, below)),
@@ -267,18 +280,60 @@ mod tests {
     }
 
     #[test]
-    fn floats_compare_with_the_nearest_value() {
+    fn floats_compare_with_the_double() {
         let single = |v: f32| Scalar::from_element(v);
-        assert_eq!(met("0.2", &single(0.2)), EQUAL);
         assert_eq!(met("0.2", &Scalar::from_element(0.2_f64)), EQUAL);
-        assert_eq!(met("0.2", &Scalar::from_element(f16::from_f64(0.2))), EQUAL);
-        assert_eq!(met("0.2", &Scalar::from_element(bf16::from_f64(0.2))), EQUAL);
-        // A double between two float32: rounded once, from the text.
-        assert_eq!(met("1.00000005960464477540", &single(1.0_f32.next_up())), EQUAL);
+        // The nearest float32 is larger, the nearest float16 and bfloat16 are smaller.
+        assert_eq!((met("0.2", &single(0.2)), met("0.2", &single(0.2_f32.next_down()))), (GREATER, LESS));
+        assert_eq!(met("0.2", &Scalar::from_element(f16::from_f64(0.2))), LESS);
+        assert_eq!(met("-0.2", &Scalar::from_element(f16::from_f64(-0.2))), GREATER);
+        assert_eq!(met("0.2", &Scalar::from_element(bf16::from_f64(0.2))), GREATER);
+        assert_eq!(met("0.20000000298023224", &single(0.2)), EQUAL);
+        assert_eq!((met("0.25", &single(0.25)), met("2.5e-1", &single(0.25))), (EQUAL, EQUAL));
         assert_eq!(met("0", &single(-0.0)), EQUAL);
         assert_eq!(met("nan", &single(f32::NAN)), UNORDERED);
-        assert_eq!(met("1", &single(f32::NAN)), UNORDERED);
+        assert_eq!(met("0.2", &single(f32::NAN)), UNORDERED);
         assert_eq!(met("inf", &single(f32::INFINITY)), EQUAL);
+    }
+
+    #[test]
+    fn comparisons_agree_with_those_of_doubles() {
+        let texts = [
+            "0.1",
+            "-0.3",
+            "1.5",
+            "65504.5",
+            "1e-8",
+            "-6e-8",
+            "3.4028234e38",
+            "3.4028235e38",
+            "1e300",
+            "5e-324",
+        ];
+        for text in texts {
+            let double: f64 = text.parse().unwrap();
+            let near = double as f32;
+            for cell in [near, near.next_up(), near.next_down(), 0.0, f32::MAX, f32::NEG_INFINITY] {
+                let expected = OPS.map(|op| op.holds(f64::from(cell).partial_cmp(&double)));
+                assert_eq!(met(text, &Scalar::from_element(cell)), expected, "{cell} and {text}");
+            }
+            for bits in [0, 1, 0x8001, 0x3C00, 0x7BFF, 0xFC00, f16::from_f64(double).to_bits()] {
+                let cell = f16::from_bits(bits);
+                let expected = OPS.map(|op| op.holds(cell.to_f64().partial_cmp(&double)));
+                assert_eq!(met(text, &Scalar::from_element(cell)), expected, "{cell} and {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_of_a_dtype_are_the_nearest() {
+        let of = |dtype, text| Condition::value_of(dtype, text);
+        assert_eq!(of(DType::Float32, "-9999.9"), Some(Scalar::from_element(-9999.9_f32)));
+        assert_eq!(of(DType::Int16, "5.0"), Some(Scalar::from_element(5_i16)));
+        assert_eq!(
+            (of(DType::Int16, "5.5"), of(DType::Int16, "70000"), of(DType::Float32, "x")),
+            (None, None, None)
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Numbers of documents and results.
 
 use serde::{Deserialize, Serialize};
-use tesseral_core::condition::{Condition, Op};
+use tesseral_core::condition::Condition;
 use tesseral_core::{DType, Error, Result, Scalar};
 
 /// A number: integers stay integers.
@@ -23,12 +23,9 @@ impl Number {
         }
     }
 
-    /// The value that a cell of a dtype equals if it equals the number, by the rule of conditions; `None` if no cell does.
+    /// The value of a dtype that stands for the number: the nearest one of a float dtype; `None` if an integer dtype does not have it.
     pub fn to_scalar(self, dtype: DType) -> Option<Scalar> {
-        match Condition::with_number("", dtype, Op::Eq, &self.to_string()) {
-            Some(Condition::Compare { value, .. }) => Some(value),
-            _ => None,
-        }
+        Condition::value_of(dtype, &self.to_string())
     }
 }
 
