@@ -26,5 +26,5 @@ pub(crate) mod split;
 mod tests;
 
 pub use moments::Moments;
-pub(crate) use moments::ratio;
+pub(crate) use moments::{ratio, weighted_spread};
 pub use products::Products;

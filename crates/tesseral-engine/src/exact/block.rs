@@ -30,7 +30,7 @@ use multiversion::multiversion;
 use super::fixed::{AllLimbs, Fixed};
 use super::slots::SlotSums;
 use super::split::{
-    Bounds, COLUMNS, Cut, First, Product, ProductError, ROWS, carrier, exponent, growth, halve, padded,
+    Bounds, COLUMNS, Cut, First, ProductError, ROWS, RoundedProduct, carrier, exponent, growth, halve, padded,
 };
 
 /// Cells whose sums are computed together.
@@ -268,7 +268,7 @@ pub(crate) fn add_products<T: Real>(x: &[T], y: &[T], bounds: (Bounds, Bounds), 
     let mut add = |parts: [f64; 3]| parts.into_iter().for_each(|part| to.add_f64(part));
     match product_cuts::<T>(bounds.0.times(bounds.1), x.len()) {
         Some((products, errors)) => {
-            add(products.sums::<T, Product>(x, y));
+            add(products.sums::<T, RoundedProduct>(x, y));
             if let Some(errors) = errors {
                 add(errors.sums::<T, ProductError>(x, y));
             }

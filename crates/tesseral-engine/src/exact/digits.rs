@@ -20,9 +20,9 @@
 use smallvec::SmallVec;
 use tesseral_core::{Error, Result};
 
-/// Powers of two between which digits of partial results lie: products of the smallest and of the largest floats, 2^64 times.
-const FIRST_DIGIT: i32 = -68;
-const END_DIGIT: i32 = 68;
+/// Powers of 2^32 between which digits of partial results lie: products of three of the smallest and of the largest floats, 2^64 times.
+const FIRST_DIGIT: i32 = -102;
+const END_DIGIT: i32 = 102;
 
 /// An exact number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -91,6 +91,16 @@ impl Moments {
         [high, low].into_iter().for_each(|part| self.add_product(part as f64, weight));
     }
 
+    /// Adds the square of a finite cell times a finite weight.
+    pub(crate) fn add_weighted_square<T: Element>(&mut self, value: T, weight: f64) {
+        let (magnitude, exponent) =
+            if T::IS_FLOAT { parts(value.to_f64()) } else { (value.to_i128().unsigned_abs() as u64, 0) };
+        let ((by, shift), square) = (parts(weight), u128::from(magnitude) * u128::from(magnitude));
+        let (negative, exponent) = (weight.is_sign_negative(), 2 * exponent + shift);
+        self.sum.add_wide(negative, (square & u128::from(u64::MAX)) * u128::from(by), exponent);
+        self.sum.add_wide(negative, (square >> 64) * u128::from(by), exponent + 64);
+    }
+
     /// Adds the sum of integers whose squares are not known.
     pub(crate) fn add_integer_sum(&mut self, sum: i128) {
         self.sum.add_integer(sum);
@@ -221,9 +231,50 @@ pub(crate) fn ratio(of: &Moments, by: &Moments) -> Option<f64> {
     if let Some(special) = of.special() {
         return Some(if divisor.negative { -special } else { special });
     }
-    let dividend = of.sum.digits();
-    if dividend.is_zero() {
+    Some(digits_ratio(&of.sum.digits(), &divisor))
+}
+
+/// The weighted variance `(Σw · Σwx² − (Σwx)²) / (Σw)²`, correctly rounded, or, with `root`, the standard deviation, within one unit in the
+/// last place; `None` if the weights add up to 0, NaN with infinities.
+pub(crate) fn weighted_spread(
+    weights: &Moments,
+    values: &Moments,
+    squares: &Moments,
+    root: bool,
+) -> Option<f64> {
+    let total = weights.sum.digits();
+    if total.is_zero() {
+        return None;
+    }
+    if values.special().is_some() {
+        return Some(f64::NAN);
+    }
+    let sum = values.sum.digits();
+    let mut spread = Fixed::from(&squares.sum.digits().times(&total));
+    let mut square = sum.times(&sum);
+    square.negative = !square.is_zero();
+    spread.merge(&Fixed::from(&square));
+    let (spread, total) = (spread.digits(), total.times(&total));
+    if !root {
+        return Some(digits_ratio(&spread, &total));
+    }
+    if spread.negative {
+        return Some(f64::NAN);
+    }
+    if spread.is_zero() {
         return Some(0.0);
+    }
+    // The quotient is scaled to about 1 by a power of 2^64, whose root is a power of 2^32.
+    let half = (spread.magnitude_digits() - total.magnitude_digits()).div_euclid(2);
+    let mut scaled = Fixed::default();
+    scaled.add_f64(digits_ratio(&spread.shifted(-2 * half), &total).sqrt());
+    Some(scaled.digits().shifted(half).to_f64())
+}
+
+/// The quotient of two numbers, correctly rounded; the divisor is not 0.
+fn digits_ratio(dividend: &Digits, divisor: &Digits) -> f64 {
+    if dividend.is_zero() {
+        return 0.0;
     }
     // Both are scaled to about 1, so that nothing overflows; the powers of two are applied at the end.
     let (up, down) = (dividend.magnitude_digits(), divisor.magnitude_digits());
@@ -241,7 +292,7 @@ pub(crate) fn ratio(of: &Moments, by: &Moments) -> Option<f64> {
     scaled.add_f64(quotient);
     scaled.add_f64(correction);
     let near = scaled.digits().shifted(up - down).to_f64();
-    Some(nearest_quotient(&dividend, &divisor, near))
+    nearest_quotient(dividend, divisor, near)
 }
 
 /// Of a double and its neighbors, the one that is nearest to an exact quotient; of two, the even one.

@@ -171,7 +171,7 @@ pub(crate) trait Term {
 /// The first cell.
 pub(crate) struct First;
 /// The rounded product.
-pub(crate) struct Product;
+pub(crate) struct RoundedProduct;
 /// The rounding error of the product.
 pub(crate) struct ProductError;
 
@@ -182,7 +182,7 @@ impl Term for First {
     }
 }
 
-impl Term for Product {
+impl Term for RoundedProduct {
     #[inline(always)]
     fn of(x: f64, y: f64) -> f64 {
         x * y

@@ -131,15 +131,15 @@ class Reducible:
         return self._one("max", axis, None, out, **how)
 
     def std(self, axis: Any = None, dtype: Any = None, out: Any = None, *, ddof: float = 0, **how: Any) -> Any:
-        """Standard deviation as float64, rounded once; NaN without valid cells."""
+        """Standard deviation as float64, rounded once; NaN without valid cells. `weights` as for `mean`, with `ddof=0`."""
         return self._one("std", axis, dtype, out, ddof=ddof, **how)
 
     def var(self, axis: Any = None, dtype: Any = None, out: Any = None, *, ddof: float = 0, **how: Any) -> Any:
-        """Variance as float64, rounded once; NaN without valid cells."""
+        """Variance as float64, rounded once; NaN without valid cells. `weights` as for `mean`, with `ddof=0`."""
         return self._one("var", axis, dtype, out, ddof=ddof, **how)
 
     def prod(self, axis: Any = None, dtype: Any = None, out: Any = None, **how: Any) -> Any:
-        """Product: an integer while it has at most 128 bits, otherwise float64."""
+        """Product: an integer while it has at most 128 bits, otherwise float64, rounded once."""
         return self._one("product", axis, dtype, out, **how)
 
     def count(self, axis: Any = None, **how: Any) -> Any:

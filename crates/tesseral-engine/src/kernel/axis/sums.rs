@@ -5,7 +5,7 @@ use multiversion::multiversion;
 use super::panel::Panel;
 use crate::exact::block::{Real, product_cuts, rows_bounds};
 use crate::exact::slots::{SlotRange, SlotSums};
-use crate::exact::split::{Cut, First, Product, ProductError, Term};
+use crate::exact::split::{Cut, First, ProductError, RoundedProduct, Term};
 use crate::kernel::block::WorkType;
 
 /// Exact sums of each position; those that are not requested, or not of the dtype, have no positions.
@@ -208,7 +208,7 @@ impl FloatSums {
         let (Some(squared), Some(sums)) = (squared, &mut to.floats) else { return false };
         self.add_columns::<W, First>(cut, rows(), sums, range);
         if let (Some((products, errors)), Some(squares)) = (squared, &mut to.float_squares) {
-            self.add_columns::<W, Product>(products, rows(), squares, range);
+            self.add_columns::<W, RoundedProduct>(products, rows(), squares, range);
             if let Some(errors) = errors {
                 self.add_columns::<W, ProductError>(errors, rows(), squares, range);
             }

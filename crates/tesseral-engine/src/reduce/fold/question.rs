@@ -57,16 +57,20 @@ impl Question {
         self
     }
 
-    /// With weighted sums and means.
+    /// With weighted sums, means, variances and standard deviations.
     ///
     /// # Errors
-    /// `Unsupported` for statistics that have no weighted form.
+    /// `Unsupported` for statistics that have no weighted form, and for weighted variances with degrees of freedom.
     pub fn weighted(mut self, weights: Weights) -> Result<Self> {
         let unweighted = self.statistics.iter().find(|statistic| !statistic.takes_weights());
         if let Some(statistic) = unweighted {
-            return Err(
-                Error::unsupported(format!("weights of {statistic}")).hint("weights apply to sum and mean")
-            );
+            return Err(Error::unsupported(format!("weights of {statistic}"))
+                .hint("weights apply to sum, mean, var and std"));
+        }
+        let spread = |statistic: &Statistic| matches!(statistic, Statistic::Var | Statistic::Std);
+        if self.finish.ddof != 0.0 && self.statistics.iter().any(spread) {
+            return Err(Error::unsupported("weighted variances with degrees of freedom")
+                .hint("weights are no counts: a weighted variance is that of all values, with ddof 0"));
         }
         (self.fold.reducers, self.places) = reducers(&self.statistics, true, None);
         self.fold.weights = Some(weights);

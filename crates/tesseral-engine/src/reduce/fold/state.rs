@@ -42,7 +42,10 @@ pub enum Reducer {
     /// The number of missing cells, and of those equal to a number.
     Nulls(Option<Number>),
     /// Sums of weights and of weighted values.
-    Weighted,
+    Weighted {
+        /// Whether weighted squares are summed, too.
+        spread: bool,
+    },
 }
 
 /// The position of the first extreme value.
@@ -148,7 +151,7 @@ impl FoldState {
                 nans: 0,
             },
             Reducer::Nulls(_) => Self::Count(0),
-            Reducer::Weighted => Self::Weighted(Box::default()),
+            Reducer::Weighted { .. } => Self::Weighted(Box::default()),
         })
     }
 
@@ -199,7 +202,10 @@ impl FoldState {
                     *count += values.iter().filter(equal).count() as u64;
                 }
             }
-            Self::Weighted(weighted) => weighted.fold(values, cells.weights),
+            Self::Weighted(weighted) => {
+                let spread = matches!(reducer, Reducer::Weighted { spread: true });
+                weighted.fold(values, cells.weights, spread);
+            }
         }
         Ok(())
     }
@@ -419,6 +425,6 @@ fn interpolate<T: Cell>(a: T, b: T, fraction: f64) -> f64 {
 impl Reducer {
     /// Whether the reducer needs the place of each cell: its fiber position, its order or its weight.
     pub(super) fn placed(&self) -> bool {
-        matches!(self, Self::ArgMin | Self::ArgMax | Self::First | Self::Last | Self::Weighted)
+        matches!(self, Self::ArgMin | Self::ArgMax | Self::First | Self::Last | Self::Weighted { .. })
     }
 }

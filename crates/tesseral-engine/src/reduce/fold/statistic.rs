@@ -145,6 +145,10 @@ pub fn reducers(statistics: &[Statistic], weighted: bool, sketch: Option<f64>) -
                 *set = *set | *more;
                 true
             }
+            (Reducer::Weighted { spread }, Reducer::Weighted { spread: more }) => {
+                *spread |= *more;
+                true
+            }
             (known, wanted) => *known == *wanted,
         });
         places.push(known.unwrap_or_else(|| {
@@ -196,21 +200,15 @@ impl Statistic {
     pub(super) fn takes_weights(&self) -> bool {
         !matches!(
             self,
-            Self::Var
-                | Self::Std
-                | Self::Product
-                | Self::NormL1
-                | Self::NormL2
-                | Self::Quantile(_)
-                | Self::Mode
-                | Self::Histogram(_)
+            Self::Product | Self::NormL1 | Self::NormL2 | Self::Quantile(_) | Self::Mode | Self::Histogram(_)
         )
     }
 
     /// The state that the answer is computed from.
     fn reducer(&self, weighted: bool, sketch: Option<f64>) -> Reducer {
         match self {
-            Self::Sum | Self::Mean if weighted => Reducer::Weighted,
+            Self::Sum | Self::Mean if weighted => Reducer::Weighted { spread: false },
+            Self::Var | Self::Std if weighted => Reducer::Weighted { spread: true },
             Self::Count | Self::Cells | Self::NanCount | Self::AnyNan => Reducer::Summary(StatSet::COUNTS),
             Self::Sum | Self::Mean => Reducer::Summary(StatSet::SUM),
             Self::Min | Self::Max | Self::AnyInf | Self::AllFinite => Reducer::Summary(StatSet::RANGE),
@@ -262,6 +260,10 @@ impl Statistic {
             (Self::Sum, FoldState::Weighted(weighted)) => {
                 unless_nan(weighted.nans(), Answer::Float(weighted.sum()))
             }
+            (Self::Var, FoldState::Weighted(weighted)) => {
+                unless_nan(weighted.nans(), weighted.variance().into())
+            }
+            (Self::Std, FoldState::Weighted(weighted)) => unless_nan(weighted.nans(), weighted.std().into()),
             (_, FoldState::Weighted(weighted)) => unless_nan(weighted.nans(), weighted.mean().into()),
             _ => Answer::None,
         }

@@ -5,7 +5,7 @@ use super::norms::Norms;
 use super::product::Product;
 use super::state::SlotValues;
 use super::*;
-use crate::exact::rational::{Oracle, rounded_root};
+use crate::exact::rational::{Oracle, rounded_root, rounded_wide, units};
 
 #[test]
 fn products_do_not_overflow() {
@@ -24,6 +24,12 @@ fn products_do_not_overflow() {
     floats.fold(&[1e300, 1e300, 1e-300, 1e-300, 5e-324, 2.0_f64.powi(1000)]);
     let expected = 5e-324 * 2.0_f64.powi(1000);
     assert!((floats.value(true).to_f64() / expected - 1.0).abs() < 1e-13);
+    let (mut tiny, mut huge) = (Product::default(), Product::default());
+    tiny.fold(&[-1e-300_f64; 1000]);
+    huge.fold(&[-1e300_f64; 1001]);
+    assert_eq!((tiny.value(true), huge.value(true)), (Number::Float(0.0), Number::Float(f64::NEG_INFINITY)));
+    tiny.fold(&[0.0, -1.0]);
+    assert!(tiny.value(true).to_f64().is_sign_negative());
     let mut apart = Product::default();
     apart.fold(&[1e300, 1e300]);
     let mut rest = Product::default();
@@ -93,7 +99,7 @@ fn states_round_trip_through_serialization() {
         Reducer::First,
         Reducer::Last,
         Reducer::Truth,
-        Reducer::Weighted,
+        Reducer::Weighted { spread: true },
     ];
     for reducer in reducers {
         let mut state = FoldState::new(&reducer, DType::Float64).unwrap();
@@ -286,4 +292,95 @@ fn weighted_means_are_exact_quotients() {
         let Answer::Float(found) = mean(&same, &weights) else { panic!("no mean") };
         assert!((found.to_bits().abs_diff(same[0].to_bits())) <= 1, "{found} {}", same[0]);
     }
+}
+
+/// Numbers without a pattern.
+fn noise(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed;
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    }
+}
+
+#[test]
+fn products_are_rounded_once_in_any_order() {
+    let mut next = noise(88_172_645_463_325_252);
+    for round in 0..40 {
+        // Any mantissa; exponents around 1, so that the product of all is often in range, or extreme.
+        let spread = [40, 2000][round % 2];
+        let mut value = || {
+            let exponent = 1023 + next() % spread - spread / 2;
+            f64::from_bits(next() & !(0x7FF << 52) | exponent.clamp(0, 2046) << 52)
+        };
+        let values: Vec<f64> = (0..1 + round).map(|_| value()).collect();
+        let exact = values.iter().skip(1).fold(units(values[0]), |product, v| product * units(*v));
+        let one = units(1.0).pow(values.len() as u32 - 1);
+        let expected = Number::Float(rounded_wide(&exact, &one));
+        let of = |values: &[f64]| {
+            let mut product = Product::default();
+            product.fold(values);
+            product
+        };
+        let mut turned = values.clone();
+        turned.reverse();
+        let (first, rest) = values.split_at(values.len() / 3);
+        let mut merged = of(rest);
+        merged.merge(&of(first));
+        for product in [of(&values), of(&turned), merged] {
+            let found = product.value(true);
+            assert_eq!(found.to_f64().to_bits(), expected.to_f64().to_bits(), "{values:?}");
+        }
+    }
+    let mut integers = Product::default();
+    integers.fold(&[i64::MAX; 5]);
+    let one = units(1_i64).pow(4);
+    let expected = rounded_wide(&units(i64::MAX).pow(5), &one);
+    assert_eq!(integers.value(false), Number::Float(expected));
+}
+
+#[test]
+fn products_of_untrusted_bytes_are_normalized() {
+    let mut product = Product::default();
+    product.fold(&[3.5_f64, 0.1]);
+    let text = serde_json::to_string(&product).unwrap();
+    assert_eq!(serde_json::from_str::<Product>(&text).unwrap(), product);
+    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    value["mantissa"] = serde_json::json!([1, 0, 0, 0]);
+    assert!(serde_json::from_value::<Product>(value).is_err());
+}
+
+#[test]
+fn weighted_variances_are_those_of_repeated_values() {
+    let mut next = noise(123_456_789);
+    for scale in [1.0, 1e-200, 1e150, 5e-324, 1e307] {
+        for _ in 0..20 {
+            let values: Vec<f64> = (0..9).map(|_| (next() % 2001) as f64 / 2000.0 * scale).collect();
+            let weights: Vec<u64> = (0..9).map(|_| 1 + next() % 5).collect();
+            let repeated: Vec<f64> =
+                values.iter().zip(&weights).flat_map(|(v, n)| vec![*v; *n as usize]).collect();
+            let oracle = Oracle::new(&repeated);
+            // Common factors of weights cancel.
+            for factor in [1.0, 0.1, 1e100] {
+                let weights: Vec<f64> = weights.iter().map(|n| *n as f64 * factor).collect();
+                let of = |statistic| match folded(&statistic, &values, &weights, Finish::default()) {
+                    Answer::Float(found) => found,
+                    other => panic!("{other:?}"),
+                };
+                let apart = |a: f64, b: f64| a.to_bits().abs_diff(b.to_bits());
+                let most = u64::from(factor != 1.0);
+                assert!(apart(of(Statistic::Var), oracle.variance(0)) <= 8 * most, "{values:?} {weights:?}");
+                assert!(apart(of(Statistic::Std), oracle.std(0)) <= 1 + 8 * most, "{values:?} {weights:?}");
+            }
+        }
+    }
+    let of = |values: &[i64], weights: &[f64]| folded(&Statistic::Var, values, weights, Finish::default());
+    assert_eq!(of(&[i64::MAX, i64::MIN], &[1.0, 1.0]), Answer::Float(2.0_f64.powi(126)));
+    assert_eq!(of(&[1, 2], &[1.0, -1.0]), Answer::None);
+    assert!(matches!(
+        folded(&Statistic::Var, &[f64::INFINITY, 1.0], &[1.0, 1.0], Finish::default()),
+        Answer::Float(v) if v.is_nan()
+    ));
 }

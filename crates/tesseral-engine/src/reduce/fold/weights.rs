@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tesseral_core::{Error, Result};
 
 use super::wire::moments;
-use crate::exact::{Moments, ratio};
+use crate::exact::{Moments, ratio, weighted_spread};
 use crate::kernel::block::Cell;
 
 /// One weight for each position of some axes of a selection.
@@ -49,7 +49,7 @@ impl Weights {
     }
 }
 
-/// Exact sums of weights and of weighted values.
+/// Exact sums of weights, of weighted values and, where requested, of weighted squares.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Weighted {
     cells: u64,
@@ -58,10 +58,12 @@ pub struct Weighted {
     values: Moments,
     #[serde(with = "moments")]
     weights: Moments,
+    #[serde(with = "moments")]
+    squares: Moments,
 }
 
 impl Weighted {
-    pub(super) fn fold<T: Cell>(&mut self, values: &[T], weights: &[f64]) {
+    pub(super) fn fold<T: Cell>(&mut self, values: &[T], weights: &[f64], spread: bool) {
         self.cells += values.len() as u64;
         for (value, &weight) in values.iter().zip(weights) {
             if value.is_nan() {
@@ -70,6 +72,9 @@ impl Weighted {
             }
             self.weights.add_float(weight, 1, false);
             self.values.add_weighted(*value, weight);
+            if spread && value.to_f64().is_finite() {
+                self.squares.add_weighted_square(*value, weight);
+            }
         }
     }
 
@@ -78,6 +83,7 @@ impl Weighted {
         self.nans += other.nans;
         self.values.merge(&other.values);
         self.weights.merge(&other.weights);
+        self.squares.merge(&other.squares);
     }
 
     pub(super) fn cells(&self) -> u64 {
@@ -94,7 +100,17 @@ impl Weighted {
         self.values.sum()
     }
 
-    /// The weighted mean, within one unit in the last place; `None` if the weights of the values add up to 0.
+    /// The weighted variance `Σw(x − mean)² / Σw`, correctly rounded; `None` if the weights of the values add up to 0.
+    pub fn variance(&self) -> Option<f64> {
+        weighted_spread(&self.weights, &self.values, &self.squares, false)
+    }
+
+    /// The root of the weighted variance, within one unit in the last place.
+    pub fn std(&self) -> Option<f64> {
+        weighted_spread(&self.weights, &self.values, &self.squares, true)
+    }
+
+    /// The weighted mean, correctly rounded; `None` if the weights of the values add up to 0.
     pub fn mean(&self) -> Option<f64> {
         ratio(&self.values, &self.weights)
     }
