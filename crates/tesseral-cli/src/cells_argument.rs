@@ -109,11 +109,11 @@ impl ValuesArgument {
 
 /// Reports which fields of an array show physical values.
 pub(crate) fn report_packing(array: &Array) {
+    let own = array.variable_name();
     for (name, packing) in array.packings() {
-        let line = format!(
-            "{}: physical values of {name:?}: {packing}; --stored shows stored numbers",
-            array.name()
-        );
+        let only = array.schema().fields.len() == 1;
+        let variable = if only { own.to_owned() } else { format!("{own}/{name}") };
+        let line = format!("{variable}: physical values: {packing}; --stored shows stored numbers");
         eprintln!("{}", text::escape(&line));
     }
 }
