@@ -11,13 +11,13 @@ use serde_json::json;
 use tesseral::{Append, ArrayId, ArraySchema, ColumnData, Error, InputOrder, Region, Session};
 
 use self::columns::CsvColumns;
-use crate::cells_argument::coordinate;
 use crate::context::Context;
 use crate::error::{CliResult, exit};
 use crate::messages::append as messages;
 use crate::output;
 use crate::progress::Meter;
 use crate::text::{self, escape};
+use tesseral_display::coordinate;
 
 /// Arguments of `tet append`.
 #[derive(Debug, Args)]

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tesseral::{Array, ArraySchema, CellLen, Column, Container, DType, Dimension, Error, Field, Selection};
-use tesseral_core::dtype::Class;
-use tesseral_core::schema::Enumeration;
+use tesseral::{Array, Column, Container, DType, Error, Field, Selection};
+use tesseral_display::dim_field;
 
 use crate::error::CliResult;
 use crate::text;
@@ -60,23 +59,6 @@ impl ResolvedCells {
     pub(crate) fn column(&self) -> Column {
         self.named.unwrap_or(Column::Field(0))
     }
-}
-
-/// A dimension as a field; an unnamed one is named by its number.
-pub(crate) fn dim_field(schema: &ArraySchema, dim: usize) -> Field {
-    let dimension = &schema.dims[dim];
-    let name = if dimension.name.is_empty() { dim.to_string() } else { dimension.name.clone() };
-    let cell = if dimension.dtype.class() == Class::Text { CellLen::Var } else { CellLen::One };
-    // Labels are the coordinates, one for each position.
-    let counted = dimension.domain.as_ref().is_none_or(|(first, _)| first.as_i128() == Some(0));
-    let labels = dimension
-        .labels
-        .as_ref()
-        .filter(|labels| counted && !schema.sparse && Some(labels.len() as u64) == dimension.extent);
-    let enumeration =
-        labels.map(|labels| Enumeration { name: name.clone(), ordered: false, labels: labels.clone() });
-    let time = dimension.time.filter(|_| enumeration.is_some());
-    Field { cell, enumeration, time, ..Field::new(name, dimension.dtype) }
 }
 
 /// Source, array and selection arguments.
@@ -228,9 +210,4 @@ fn several(whole: &str, what: &str, names: &[&str]) -> Error {
     let shown: Vec<String> = names.iter().take(SHOWN).map(|n| format!("{n:?}")).collect();
     let count = text::count(names.len() as u64, what);
     Error::invalid(format!("{whole} has {count}; available: {}{more}", shown.join(", ")))
-}
-
-/// Coordinate of a position: its label, its time, its domain value, or its number.
-pub(crate) fn coordinate(dim: &Dimension, position: u64) -> String {
-    dim.coordinate_text(position).unwrap_or_else(|| position.to_string())
 }

@@ -8,10 +8,11 @@ use tesseral::{Container, DiffOptions, Difference, Error, MetadataDifference, Si
 
 use crate::context::Context;
 use crate::error::{CliResult, exit};
+use crate::output;
 use crate::progress::Meter;
 use crate::terminal_style::TerminalStyle;
 use crate::text::{self, escape};
-use crate::{json, output};
+use tesseral_display::json;
 
 /// Arguments of `tet diff`.
 #[derive(Debug, Args)]

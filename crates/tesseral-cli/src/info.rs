@@ -8,11 +8,8 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use clap::Args;
-use tesseral::{
-    Array, ChunkInfo, ChunkStats, Column, Container, Cover, Error, ErrorKind, Field, NonEmpty, PlannedChunk,
-    Request, Scalar, Selection, Value,
-};
-use tesseral_core::schema::VariableRole;
+use tesseral::{Column, Container, Error, Value};
+use tesseral_display::ArraySummary;
 
 use crate::context::Context;
 use crate::error::{CliResult, exit};
@@ -67,23 +64,6 @@ struct ArrayEntry {
     name: String,
     /// Content, or the error: one invalid array does not hide others.
     array: Result<ArraySummary, Error>,
-}
-
-/// An array and its properties.
-struct ArraySummary {
-    array: Array,
-    /// The role of the array, by its own metadata or by attributes of others.
-    role: VariableRole,
-    /// The field to show; `None` for all.
-    field: Option<u16>,
-    /// Number of chunks, if known.
-    chunks: Option<u64>,
-    /// Stored size of its chunks in bytes; `None` if a chunk is missing or damaged in the index.
-    stored: Option<u64>,
-    /// Whether its chunks have digests.
-    digests: bool,
-    /// Non-empty domain, for formats that store it.
-    non_empty: Option<Option<NonEmpty>>,
 }
 
 /// Values of the requested keys of one message.
@@ -218,109 +198,4 @@ impl<'a> Report<'a> {
     fn details(&self) -> serde_json::Value {
         self.container.inner().details()
     }
-}
-
-impl ArraySummary {
-    fn new(array: Array, role: VariableRole, field: Option<u16>) -> tesseral::Result<Self> {
-        let non_empty = array.handle().restartable(|handle| handle.source().non_empty_domain())?;
-        let known = Self { array, role, field, chunks: None, stored: None, digests: false, non_empty };
-        // `verify` reports an inconsistent index.
-        let handle = known.array.handle();
-        let totals = known.everything().and_then(|all| handle.restartable(|handle| handle.totals(&all)));
-        let totals = match totals {
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::Io { .. } | ErrorKind::Stale { .. } | ErrorKind::Changed { .. }
-                ) =>
-            {
-                return Err(error);
-            }
-            other => other.ok(),
-        };
-        let Self { array, non_empty, .. } = known;
-        let grid = array.schema().grid().ok().filter(|grid| grid.is_counted() && !array.schema().sparse);
-        let chunks = grid.map(|grid| grid.total()).or(totals.map(|t| t.chunks));
-        let stored = totals.map(|t| t.stored_bytes);
-        let digests = totals.is_some_and(|t| t.digests);
-        Ok(Self { array, role, field, chunks, stored, digests, non_empty })
-    }
-
-    /// The fields to show.
-    fn fields(&self) -> &[Field] {
-        let all = &self.array.schema().fields;
-        self.field.and_then(|field| all.get(usize::from(field))).map_or(all, std::slice::from_ref)
-    }
-
-    /// Selection of all cells.
-    fn everything(&self) -> tesseral::Result<Request> {
-        let mut request = self.array.everything()?;
-        if let Some(field) = self.field {
-            request.columns.retain(|column| *column == Column::Field(field));
-        }
-        Ok(request)
-    }
-
-    /// Decoded size of its cells in bytes; `None` for variable-length cells.
-    fn raw(&self) -> Option<u64> {
-        let schema = self.array.schema();
-        if schema.sparse {
-            return None;
-        }
-        let cells = schema.shape()?.iter().try_fold(1_u64, |n, extent| n.checked_mul(*extent))?;
-        let sizes = self.fields().iter().map(|f| f.cell_size().and_then(|n| u64::try_from(n).ok()));
-        let size = sizes.sum::<Option<u64>>()?;
-        cells.checked_mul(size)
-    }
-
-    /// Its first chunks; 0 means all.
-    fn chunk_rows(&self, limit: u64) -> CliResult<Vec<ChunkRow>> {
-        let schema = self.array.schema();
-        let everything = self.everything()?;
-        let grid = schema.grid().ok().filter(|grid| grid.is_counted() && !schema.sparse);
-        if let (Some(grid), true) = (grid, limit > 0) {
-            // Only the listed chunks are planned, so that the cost does not depend on their number.
-            let mut rows = Vec::new();
-            for linear in 0..grid.total().min(limit) {
-                let region = grid.region(&grid.coords(linear));
-                let target = tesseral::Target::Cells(Selection::from_region(&region));
-                rows.extend(self.planned(&Request { target, ..everything.clone() }, limit)?);
-            }
-            rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-            return Ok(rows);
-        }
-        self.planned(&everything, limit)
-    }
-
-    fn planned(&self, request: &Request, limit: u64) -> CliResult<Vec<ChunkRow>> {
-        let source = self.array.handle().source();
-        let plan = self.array.handle().guarded(|| self.array.handle().plan(request));
-        let plan = plan.map_err(|e| e.in_array(self.array.name()))?;
-        let shown = if limit == 0 { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
-        let first = self.field.unwrap_or(0);
-        let row = |chunk: &PlannedChunk| ChunkRow {
-            info: source.describe(chunk),
-            cells: chunk.cells,
-            bounds: match &chunk.cover {
-                Cover::Bounds(bounds) => Some(bounds.to_vec()),
-                Cover::Exact(_) => None,
-            },
-            statistics: (first..)
-                .zip(self.fields())
-                .map(|(f, field)| (field.name.clone(), source.stats(chunk, Column::Field(f))))
-                .filter(|(_, stats)| stats.min.bound().is_some() || stats.nulls.bound().is_some())
-                .collect(),
-        };
-        Ok(plan.chunks.iter().take(shown).map(row).collect())
-    }
-}
-
-/// A chunk and its statistics.
-struct ChunkRow {
-    info: ChunkInfo,
-    cells: u64,
-    /// Coordinate bounds of a sparse chunk.
-    bounds: Option<Vec<(Scalar, Scalar)>>,
-    /// Statistics by field.
-    statistics: Vec<(String, ChunkStats)>,
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Map, Value as Json, json};
 use tesseral::Version;
-use tesseral_core::{HistoryRow, TimeUnit, time};
+use tesseral_core::HistoryRow;
+use tesseral_display::json;
 
 use crate::context::Context;
 use crate::error::{CliResult, exit};
@@ -31,7 +32,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
             "format": container.format().id(),
         });
         let mut rows = JsonRows::begin(&head, "versions")?;
-        versions.iter().try_for_each(|v| rows.push(&version(v)))?;
+        versions.iter().try_for_each(|v| rows.push(&json::version(v)))?;
         let history = history.iter().map(row).collect();
         rows.finish(&Map::from_iter([("history".to_owned(), history)]))?;
         return Ok(exit::OK);
@@ -52,16 +53,6 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     Ok(exit::OK)
 }
 
-/// Formats milliseconds since 1970 as a date.
-fn date(at: u64) -> String {
-    let mut out = String::new();
-    if let Ok(count) = i64::try_from(at) {
-        // Writing to a `String` is infallible.
-        let _ = time::write(&mut out, count, TimeUnit::Millisecond);
-    }
-    out
-}
-
 fn shown(version: &Version) -> Vec<String> {
     let unknown = || "-".to_owned();
     let name = match &version.array {
@@ -69,7 +60,7 @@ fn shown(version: &Version) -> Vec<String> {
         None => version.name.clone(),
     };
     vec![
-        date(version.end),
+        json::date(version.end),
         version.start.to_string(),
         version.end.to_string(),
         version.op.to_owned(),
@@ -78,21 +69,6 @@ fn shown(version: &Version) -> Vec<String> {
         version.bytes.map_or_else(unknown, text::size),
         name,
     ]
-}
-
-fn version(version: &Version) -> Json {
-    let mut out = Map::new();
-    if let Some(array) = &version.array {
-        out.insert("array".into(), json!(array));
-    }
-    out.insert("name".into(), json!(version.name));
-    out.insert("op".into(), json!(version.op));
-    out.insert("state".into(), json!(version.state.name()));
-    out.insert("timestamps".into(), json!([version.start, version.end]));
-    out.insert("at".into(), json!(date(version.end)));
-    out.insert("cells".into(), json!(version.cells));
-    out.insert("bytes".into(), json!(version.bytes));
-    Json::Object(out)
 }
 
 fn row(row: &HistoryRow) -> Json {

@@ -22,7 +22,6 @@ mod evolve;
 mod hint;
 mod index;
 mod info;
-mod json;
 mod log;
 mod maintain;
 mod man;

@@ -161,28 +161,34 @@ impl WriteReport {
 /// A value in one line: text directly, maps and lists as JSON.
 pub(crate) fn shown(value: &Value) -> String {
     match value {
-        Value::Map(_) | Value::List(_) | Value::Numbers { .. } => crate::json::value(value).to_string(),
+        Value::Map(_) | Value::List(_) | Value::Numbers { .. } => {
+            tesseral_display::json::value(value).to_string()
+        }
         value => value.to_string(),
     }
 }
 
 /// A message as JSON.
 pub(crate) fn document(number: usize, message: &MessageInfo) -> Json {
-    let list = |maps: &[tesseral::Attributes]| maps.iter().map(crate::json::attributes).collect::<Vec<_>>();
+    let list = |maps: &[tesseral::Attributes]| {
+        maps.iter().map(tesseral_display::json::attributes).collect::<Vec<_>>()
+    };
     json!({
         "message": number,
         "offset": message.offset,
         "length": message.length,
         "version": message.version,
         "base": list(&message.base),
-        "extra": crate::json::attributes(&message.extra),
-        "reserved": crate::json::attributes(&message.reserved),
+        "extra": tesseral_display::json::attributes(&message.extra),
+        "reserved": tesseral_display::json::attributes(&message.reserved),
         "objects": list(&message.objects),
     })
 }
 
 /// The values of keys as JSON; missing keys are omitted.
 pub(crate) fn picked(number: usize, message: &MessageInfo, keys: &[String]) -> Json {
-    let values = keys.iter().filter_map(|key| Some((key.clone(), crate::json::value(&message.lookup(key)?))));
+    let values = keys
+        .iter()
+        .filter_map(|key| Some((key.clone(), tesseral_display::json::value(&message.lookup(key)?))));
     json!({"message": number, "values": values.collect::<serde_json::Map<_, _>>()})
 }

@@ -1,31 +1,22 @@
 //! `tet plot`: a picture of one or two dimensions, in the terminal, as PNG or as SVG.
 
-mod axis;
-mod canvas;
 mod chart;
-mod color_map;
 mod field;
-mod figure;
-mod font;
-mod image;
-mod svg;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value as Json, json};
-use tesseral::{Array, Column, Container, Error, Overview, Point, Selection, Slice};
-use tesseral_core::description;
-use tesseral_core::schema::VariableRole;
+use tesseral::{Column, Error, Overview, Point, Selection, Slice};
+use tesseral_display::picture::{self, Axis, ColorMap, ImageFormat, Picture, Tick};
 
-use self::axis::{Axis, Tick};
-use self::image::ImageFormat;
-use crate::cells_argument::{CellsArgument, ResolvedCells, coordinate, report_packing};
+use crate::cells_argument::{CellsArgument, ResolvedCells, report_packing};
 use crate::context::Context;
 use crate::error::{CliResult, exit, report};
+use crate::output;
 use crate::output::{OutputArguments, OutputStream};
 use crate::progress::Meter;
 use crate::terminal_style::TerminalStyle;
 use crate::text::escape;
-use crate::{json, output};
+use tesseral_display::json;
 
 /// Arguments of `tet plot`.
 #[derive(Debug, Args)]
@@ -57,41 +48,6 @@ enum ValueRange {
     Robust,
 }
 
-/// Color maps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ColorMap {
-    /// Dark blue to yellow
-    Viridis,
-    /// Black to light yellow
-    Magma,
-    /// Black to yellow, warmer
-    Inferno,
-    /// Dark blue to light gray-yellow
-    Cividis,
-    /// Red over white to blue, for values around a center
-    Rdbu,
-    /// Black to white
-    Greys,
-}
-
-/// Content of a picture.
-pub(crate) struct Picture {
-    pub(crate) overview: Overview,
-    pub(crate) low: f64,
-    pub(crate) high: f64,
-    /// What is drawn, in words.
-    pub(crate) title: String,
-    /// The coordinates of the dimensions that are not drawn.
-    pub(crate) subtitle: String,
-    /// Name of the variable.
-    pub(crate) name: String,
-    pub(crate) units: String,
-    /// Vertical and horizontal axis, or the latter alone.
-    pub(crate) axes: Vec<Axis>,
-    /// Number of selected positions along each axis.
-    pub(crate) cells: Vec<u64>,
-}
-
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let file = arguments.output.output.as_ref().filter(|path| path.as_os_str() != "-");
     let format = file.map(|path| ImageFormat::from_path(path)).transpose()?;
@@ -107,7 +63,8 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let paint = TerminalStyle::stdout();
     let columns = usize::from(arguments.width.or(paint.width()).unwrap_or(80));
     let lines = arguments.height.map(usize::from);
-    let most = if format.is_some() { image::MOST } else { [2 * lines.unwrap_or(field::LINES), 2 * columns] };
+    let most =
+        if format.is_some() { picture::MOST } else { [2 * lines.unwrap_or(field::LINES), 2 * columns] };
     let overview = tesseral::overview(&target.array, &selection, most)?;
     let trim = if arguments.range == ValueRange::Robust { 0.02 } else { 0.0 };
     let Some((low, high)) = overview.range(trim) else {
@@ -115,10 +72,10 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
             .in_array(target.array.name())
             .into());
     };
-    let picture = Picture::new(&container, &target, overview, (low, high));
+    let picture = Picture::new(&container, &target.array, &target.field, overview, (low, high));
     if let Some(format) = format {
         let mut out = OutputStream::open(&arguments.output, &arguments.subject.source, context.cancel())?;
-        out.put(&image::encoded(&picture, arguments.colors, format)?)?;
+        out.put(&picture::encoded(&picture, arguments.colors, format)?)?;
         out.finish()?;
     }
     if context.json() {
@@ -149,86 +106,6 @@ fn fix_leading(target: &ResolvedCells) -> CliResult<Selection> {
         report(&format!("drawing {}\n", escape(&fixed.join(" "))));
     }
     Ok(Selection::new(slices, &bounds)?)
-}
-
-/// The coordinate variable of a dimension.
-fn coordinate_of(container: &Container, array: &Array, dim: &str) -> Option<Array> {
-    let index = container.inner().find(array.name()).ok()?;
-    let own = container.inner().sibling(index, dim)?;
-    container.lazy_array(own).ok().filter(|found| found.schema().role == VariableRole::Index)
-}
-
-/// Whether a coordinate increases upward on a map: latitudes and the like.
-fn points_north(name: &str, coordinate: Option<&Array>) -> bool {
-    let attribute = |key: &str| {
-        let array = coordinate?;
-        description::text_attribute(array.schema(), array.selected_field(), key)
-    };
-    let standard = attribute("standard_name").unwrap_or_default();
-    let northern = attribute("units").is_some_and(|units| {
-        let units = units.to_lowercase();
-        units.starts_with("degree") && (units.ends_with("north") || units.ends_with('n'))
-    });
-    let plain = name.to_lowercase();
-    let named = matches!(plain.as_str(), "lat" | "latitude" | "nav_lat" | "y" | "northing");
-    northern
-        || standard.ends_with("latitude")
-        || standard == "projection_y_coordinate"
-        || attribute("axis") == Some("Y")
-        || (standard.is_empty() && named)
-}
-
-fn axis(container: &Container, target: &ResolvedCells, overview: &Overview, number: usize) -> Axis {
-    let d = overview.dims[number];
-    let dim = &target.array.schema().dims[d];
-    let coordinate = coordinate_of(container, &target.array, &dim.name);
-    let units = coordinate.as_ref().and_then(|array| {
-        description::text_attribute(array.schema(), array.selected_field(), "units").map(str::to_owned)
-    });
-    let (slice, points) = (overview.selection.slices()[d], overview.shape[number]);
-    let mut axis = Axis::new(dim, d, slice, points, &units.unwrap_or_default());
-    let vertical = overview.dims.len() == 2 && number == 0;
-    // Positions without coordinates point nowhere.
-    let placed = dim.labels.is_some() || dim.domain.is_some();
-    axis.reversed = vertical && placed && axis.ascends() && points_north(&dim.name, coordinate.as_ref());
-    axis
-}
-
-impl Picture {
-    fn new(
-        container: &Container,
-        target: &ResolvedCells,
-        overview: Overview,
-        (low, high): (f64, f64),
-    ) -> Self {
-        let schema = target.array.schema();
-        let axes = (0..overview.dims.len()).map(|i| axis(container, target, &overview, i)).collect();
-        let cells = overview.dims.iter().map(|d| overview.selection.slices()[*d].count()).collect();
-        let fixed = |d: usize| {
-            let (dim, slice) = (&schema.dims[d], overview.selection.slices()[d]);
-            let name = if dim.name.is_empty() { d.to_string() } else { dim.name.clone() };
-            match slice.count() {
-                0 | 1 => format!("{name} = {}", coordinate(dim, slice.start)),
-                _ => format!("over {name}"),
-            }
-        };
-        let others = (0..schema.dims.len())
-            .filter(|d| !overview.dims.contains(d) && schema.dims[*d].extent != Some(1));
-        let subtitle = others.map(fixed).collect::<Vec<_>>().join(", ");
-        let name = if schema.fields.len() > 1 { &target.field.name } else { target.array.variable_name() };
-        let title = description::long_name(schema, &target.field).unwrap_or(name);
-        Self {
-            title: escape(title).into_owned(),
-            subtitle: escape(&subtitle).into_owned(),
-            name: escape(name).into_owned(),
-            units: description::text_attribute(schema, &target.field, "units").unwrap_or_default().to_owned(),
-            overview,
-            low,
-            high,
-            axes,
-            cells,
-        }
-    }
 }
 
 fn document(target: &ResolvedCells, picture: &Picture, file: Option<&std::path::PathBuf>) -> Json {
@@ -279,36 +156,6 @@ pub(crate) fn number(value: f64) -> String {
         format!("{value:.3e}")
     } else {
         format!("{:.4}", value).trim_end_matches('0').trim_end_matches('.').to_owned()
-    }
-}
-
-impl Picture {
-    /// Position of a value on the scale, from 0 to 1.
-    pub(crate) fn normalize(&self, value: f64) -> f64 {
-        if self.high > self.low { ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0) } else { 0.5 }
-    }
-
-    /// A point as it is drawn, from the top.
-    pub(crate) fn at(&self, row: usize, column: usize) -> Point {
-        let shape = &self.overview.shape;
-        let row = if self.axes[0].reversed { shape[0] - 1 - row } else { row };
-        self.overview.points[row * shape[1] + column]
-    }
-
-    /// The title line.
-    pub(crate) fn heading(&self) -> String {
-        let units = if self.units.is_empty() { String::new() } else { format!(" [{}]", escape(&self.units)) };
-        let subtitle = if self.subtitle.is_empty() { String::new() } else { format!("  {}", self.subtitle) };
-        format!("{}{units}{subtitle}", self.title)
-    }
-
-    /// Name and units of the values.
-    pub(crate) fn value_title(&self) -> String {
-        if self.units.is_empty() {
-            self.name.clone()
-        } else {
-            format!("{} [{}]", self.name, escape(&self.units))
-        }
     }
 }
 

@@ -9,12 +9,13 @@ use tesseral::{Finding, MessageChange, MessageFile, recover};
 use crate::context::Context;
 use crate::error::{CliResult, Failure, exit};
 use crate::messages::{create, put, target};
+use crate::output;
 use crate::output::OutputStream;
 use crate::progress::Meter;
 use crate::terminal_style::TerminalStyle;
 use crate::text::{self, escape};
 use crate::verify::line;
-use crate::{json, output};
+use tesseral_display::json;
 
 /// Arguments of `tet recover`.
 #[derive(Debug, Args)]

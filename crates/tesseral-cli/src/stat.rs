@@ -10,13 +10,14 @@ use tesseral::{Error, ErrorKind, Result, StatSet, Summary};
 use tesseral_core::Sum;
 use tesseral_engine::Summarized;
 
-use crate::cells_argument::{CellsArgument, ResolvedCells, coordinate, report_packing};
+use crate::cells_argument::{CellsArgument, ResolvedCells, report_packing};
 use crate::context::Context;
 use crate::error::{CliResult, exit};
-use crate::json;
 use crate::output::{self, JsonRows, OutputStream, TABLE, put_tables};
 use crate::progress::Meter;
 use crate::terminal_style::TerminalStyle;
+use tesseral_display::coordinate;
+use tesseral_display::json;
 
 /// Arguments of `tet stat`.
 /// Bytes that the text of one row takes before it is printed.
@@ -231,32 +232,6 @@ fn rows_found(
     Ok(rows.collect())
 }
 
-const NUMBERS: [&str; 9] = ["count", "nulls", "nan", "inf", "min", "max", "mean", "std", "sum"];
-
-/// The numbers of a summary, in the order of [`NUMBERS`].
-fn numbers(summarized: &Summarized) -> [Json; 9] {
-    let summary = &summarized.summary;
-    let count = |n: u64| json::integer(n.into());
-    let float = |v: Option<f64>| v.map_or(Json::Null, json::float);
-    [
-        count(summary.count()),
-        count(summary.nulls()),
-        count(summary.nans()),
-        summary.infinities().map_or(Json::Null, count),
-        summary.min().as_ref().map_or(Json::Null, json::scalar),
-        summary.max().as_ref().map_or(Json::Null, json::scalar),
-        float(summary.mean()),
-        float(summary.std()),
-        summary.sum().map_or(Json::Null, json::sum),
-    ]
-}
-
-fn object(summarized: &Summarized) -> Map<String, Json> {
-    let named = NUMBERS.iter().map(|name| (*name).to_owned()).zip(numbers(summarized));
-    let source = ("from_statistics".to_owned(), json!(summarized.from_statistics));
-    named.chain([source]).collect()
-}
-
 fn head(target: &ResolvedCells) -> Map<String, Json> {
     let mut out = Map::new();
     out.insert("array".into(), json!(target.array.name()));
@@ -302,7 +277,7 @@ impl Sheet {
             Self::Json { document, rows } => {
                 let mut summarize_position = head(target);
                 match row {
-                    Ok(row) => summarize_position.extend(object(row)),
+                    Ok(row) => summarize_position.extend(json::summary(row)),
                     Err(error) => summarize_position.extend([("error".to_owned(), json!(error.to_string()))]),
                 }
                 if !several {
@@ -373,7 +348,7 @@ fn report_by(context: &Context, target: &ResolvedCells, dim: &str, rows: &[StatR
             let mut summarize_position = Map::new();
             summarize_position.insert("position".into(), json!(row.position));
             summarize_position.insert("coordinate".into(), json!(row.coordinate));
-            summarize_position.extend(object(&row.summarized));
+            summarize_position.extend(json::summary(&row.summarized));
             list.push(&Json::Object(summarize_position))?;
         }
         list.finish(&Map::new())?;

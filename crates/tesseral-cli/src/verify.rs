@@ -9,10 +9,11 @@ use tesseral_engine::Verified;
 
 use crate::context::Context;
 use crate::error::{CliResult, exit};
+use crate::output;
 use crate::progress::Meter;
 use crate::terminal_style::TerminalStyle;
 use crate::text::{self, escape};
-use crate::{json, output};
+use tesseral_display::json;
 
 /// Arguments of `tet verify`.
 #[derive(Debug, Args)]

@@ -35,7 +35,7 @@ pub use copy::{CopiedDataset, copy_dataset};
 pub use create::{ArrayId, Create, Session};
 pub use declare::declared_field;
 pub use output::{Output, StagedOutput};
-pub use overview::{Overview, Point, overview};
+pub use overview::{Overview, Point, overview, overview_within};
 pub use recover::recover;
 pub use reduction::{AnswerAxis, Asked, Rolling, StatisticsQuery, TimeGroups, time_groups, weights};
 pub use repair::{apply_repair, repairs};

@@ -1,13 +1,14 @@
 //! Overviews of arrays for plots: few points that represent many cells.
 
+mod sample;
 mod sparse;
 
-use tesseral_core::{Element, Error, Result, Selection, Slice, dispatch_element};
+use tesseral_core::{Element, Error, Result, Selection, dispatch_element};
 
 use crate::Array;
 
-/// Maximum number of cells that are read; larger selections are sampled with steps.
-const CELLS: u64 = 256 << 20;
+/// Default for the bytes that are decoded; of larger selections, samples are read.
+const BYTES: u64 = 1 << 30;
 /// Default number of bytes read at a time.
 const BLOCK: u64 = 32 << 20;
 
@@ -32,10 +33,12 @@ pub struct Overview {
     pub dims: Vec<usize>,
     /// The points, row-major.
     pub points: Vec<Point>,
-    /// The selection that was read.
+    /// The selection that the points represent.
     pub selection: Selection,
-    /// Number of cells read.
+    /// Number of cells that were read: fewer than selected, if the points are those of samples.
     pub cells: u64,
+    /// Number of cells of the selection; of sparse arrays, those with content.
+    pub selected: u64,
     /// Number of cells that are NaN or infinite.
     pub not_finite: u64,
     /// Missing cells.
@@ -58,20 +61,34 @@ impl Overview {
 }
 
 /// Computes an overview of one or two dimensions with at most `most` points along each, each the mean of its cells. Dimensions
-/// of one position are ignored. Very large selections are sampled with steps. For a sparse array, existing cells are used, and
+/// of one position are ignored. Of very large selections, samples are read. For a sparse array, existing cells are used, and
 /// dimensions before the last two are reduced.
 ///
 /// # Errors
 /// `InvalidRequest` if more than two dimensions have several positions; `Unsupported` for cells that are not numbers; errors of
 /// reading.
 pub fn overview(array: &Array, selection: &Selection, most: [usize; 2]) -> Result<Overview> {
+    overview_within(array, selection, most, BYTES)
+}
+
+/// As [`overview`], decoding about `bytes` bytes at most. Of a larger selection, evenly spread chunks are read, and a point without
+/// a cell of them is that of the nearest one. At least one chunk is read.
+///
+/// # Errors
+/// As [`overview`]; `Limit` for sparse arrays whose cells exceed the bytes.
+pub fn overview_within(
+    array: &Array,
+    selection: &Selection,
+    most: [usize; 2],
+    bytes: u64,
+) -> Result<Overview> {
     let field = array.selected_field();
     let is_number = dispatch_element!(field.dtype, T => size_of::<T>() > 0, else => false);
     if !is_number || field.cell != tesseral_core::CellLen::One {
         return Err(Error::unsupported(format!("a plot of {}", field.type_name())).in_array(array.name()));
     }
     if array.schema().sparse {
-        return sparse::overview(array, selection, most);
+        return sparse::overview(array, selection, most, bytes);
     }
     let dims: Vec<usize> = (0..selection.rank()).filter(|d| selection.slices()[*d].count() > 1).collect();
     if dims.len() > 2 {
@@ -82,7 +99,6 @@ pub fn overview(array: &Array, selection: &Selection, most: [usize; 2]) -> Resul
         .in_array(array.name())
         .hint("select one position of the others, such as `time=0`"));
     }
-    let selection = sparser(array, selection, &dims, most)?;
     let shape: Vec<usize> = dims
         .iter()
         .enumerate()
@@ -91,48 +107,42 @@ pub fn overview(array: &Array, selection: &Selection, most: [usize; 2]) -> Resul
             count.min(most[if dims.len() == 1 { 1 } else { i }].max(1))
         })
         .collect();
+    let sampled = sample::slices(array, selection, &dims, bytes)?;
     let mut bins = Bins::new(&shape);
     let budget = array.options().memory.map_or(BLOCK, |memory| (memory / 4).clamp(1, BLOCK));
-    for part in array.blocks(&selection, budget)? {
-        let single = || vec![PointRun { point: 0, positions: 1 }];
-        let runs = |axis: usize| bins.runs(&selection, &part, axis, dims[axis]);
-        let (rows, columns) = match dims.len() {
-            0 => (single(), single()),
-            1 => (single(), runs(0)),
-            _ => (runs(0), runs(1)),
-        };
-        array.read_with(&part, |block| {
-            let validity = block.validity();
-            dispatch_element!(field.dtype, T => bins.add::<T>(block.bytes(), validity, &rows, &columns), else => ());
-            Ok(())
-        })?;
+    let mut cells = 0_u64;
+    for part in sample::boxes(selection, &dims, &sampled)? {
+        for part in array.blocks(&part, budget)? {
+            cells = cells.saturating_add(part.cells().unwrap_or(u64::MAX));
+            let single = || vec![PointRun { point: 0, positions: 1 }];
+            let runs = |axis: usize| bins.runs(selection, &part, axis, dims[axis]);
+            let (rows, columns) = match dims.len() {
+                0 => (single(), single()),
+                1 => (single(), runs(0)),
+                _ => (runs(0), runs(1)),
+            };
+            array.read_with(&part, |block| {
+                let validity = block.validity();
+                dispatch_element!(field.dtype, T => bins.add::<T>(block.bytes(), validity, &rows, &columns), else => ());
+                Ok(())
+            })?;
+        }
     }
+    let nearest: Vec<Vec<usize>> = sampled
+        .iter()
+        .enumerate()
+        .map(|(axis, slices)| sample::nearest(slices, selection.slices()[dims[axis]], shape[axis]))
+        .collect();
     Ok(Overview {
         shape,
         dims,
-        cells: selection.cells().unwrap_or(u64::MAX),
-        selection,
+        cells,
+        selected: selection.cells().unwrap_or(u64::MAX),
+        selection: selection.clone(),
         not_finite: bins.not_finite,
         nulls: bins.nulls,
-        points: bins.points(),
+        points: bins.points(&nearest),
     })
-}
-
-/// The selection with larger steps, to bound the number of cells.
-fn sparser(array: &Array, selection: &Selection, dims: &[usize], most: [usize; 2]) -> Result<Selection> {
-    let mut slices: Vec<Slice> = selection.slices().to_vec();
-    let bounds: Vec<u64> = slices.iter().map(|s| s.end).collect();
-    loop {
-        let now = Selection::new(slices.clone(), &bounds)?;
-        let widest =
-            dims.iter().enumerate().max_by_key(|(i, d)| slices[**d].count() / most[*i].max(1) as u64);
-        let Some((i, d)) = widest.filter(|_| now.cells().is_none_or(|n| n > CELLS)) else { return Ok(now) };
-        if slices[*d].count() <= most[i] as u64 {
-            return Ok(now);
-        }
-        slices[*d].step =
-            slices[*d].step.checked_mul(2).ok_or_else(|| Error::invalid("a step").in_array(array.name()))?;
-    }
 }
 
 /// Run of adjacent positions along a dimension that belong to one point.
@@ -142,11 +152,11 @@ struct PointRun {
     positions: usize,
 }
 
-/// State of a point's mean. There are fewer than 2^32 cells: [`CELLS`] bounds them.
+/// State of a point's mean.
 #[derive(Clone, Copy, Default)]
 struct Bin {
     sum: f64,
-    count: u32,
+    count: u64,
     /// Whether some cells are NaN or infinite.
     odd: bool,
 }
@@ -176,17 +186,19 @@ impl Bins {
     fn runs(&self, whole: &Selection, part: &Selection, axis: usize, d: usize) -> Vec<PointRun> {
         let (all, own) = (whole.slices()[d], part.slices()[d]);
         let (points, count) = (self.shape[axis] as u128, u128::from(all.count().max(1)));
-        let stride = if axis == 0 { self.columns } else { 1 };
+        let width = if axis == 0 { self.columns } else { 1 };
         let mut at = u128::from((own.start - all.start) / all.step);
-        let end = at + u128::from(own.count());
+        let step = u128::from((own.step / all.step).max(1));
+        let end = at + u128::from(own.count()) * step;
         let mut runs = Vec::new();
         while at < end {
             // Position i belongs to point i * points / count.
             let point = at * points / count;
             let next = ((point + 1) * count).div_ceil(points).clamp(at + 1, end);
+            let positions = (next - at).div_ceil(step);
             let index = |n: u128| usize::try_from(n).unwrap_or(0);
-            runs.push(PointRun { point: index(point) * stride, positions: index(next - at) });
-            at = next;
+            runs.push(PointRun { point: index(point) * width, positions: index(positions) });
+            at += positions * step;
         }
         runs
     }
@@ -229,19 +241,32 @@ impl Bins {
         }
     }
 
-    fn points(self) -> Vec<Point> {
-        let point = |bin: Bin| match (bin.count, bin.odd) {
+    /// The points; each that no sample belongs to is that of the nearest one along each axis.
+    fn points(self, nearest: &[Vec<usize>]) -> Vec<Point> {
+        let point = |bin: &Bin| match (bin.count, bin.odd) {
             (0, false) => Point::Null,
             (0, true) => Point::NotFinite,
-            (count, _) => Point::Value(bin.sum / f64::from(count)),
+            (count, _) => Point::Value(bin.sum / count as f64),
         };
-        // Bins have the size of points and are converted in place.
-        self.bins.into_iter().map(point).collect()
+        let one = [0];
+        let (rows, columns): (&[usize], &[usize]) = match nearest {
+            [] => (&one, &one),
+            [columns] => (&one, columns),
+            [rows, columns, ..] => (rows, columns),
+        };
+        let width = columns.len();
+        let at = |row: &usize, column: &usize| self.bins.get(row * width + column).map_or(Point::Null, point);
+        rows.iter()
+            .flat_map(|row| columns.iter().map(move |column| (row, column)))
+            .map(|(r, c)| at(r, c))
+            .collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tesseral_core::Slice;
+
     use super::*;
 
     /// Runs agree with the definition for each position, and there are at most as many as points.

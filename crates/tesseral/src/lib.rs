@@ -54,7 +54,7 @@ pub use tesseral_dataset::{
     AnswerAxis, Append, Array, ArrayId, Asked, CellQuery, ChunkAdvice, Container, CopiedDataset, Create,
     Open, Output, Overview, Point, ReadCost, Rolling, Session, StagedOutput, StatisticsQuery, TimeGroups,
     Variable, Variables, advise, apply_repair, as_of, condition, copy_dataset, declared_field, edit,
-    edit_store, local, open, overview, recover, repairs,
+    edit_store, local, open, overview, overview_within, recover, repairs,
 };
 pub use tesseral_engine::kernel::summary::{StatSet, Summary};
 pub use tesseral_engine::{

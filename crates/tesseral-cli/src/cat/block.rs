@@ -1,14 +1,11 @@
 //! Blocks of cells read from the engine.
 
 use tesseral::{CellLen, DType, Dense, Error, Field, Result, Selection};
-use tesseral_core::dtype::Class;
-use tesseral_core::scalar;
+use tesseral_display::coordinate;
 use tesseral_engine::Cells;
 
 use super::Task;
-use crate::cells_argument::coordinate;
 use crate::error::CliResult;
-use crate::json;
 
 /// Default size of a block in bytes: large enough that chunks of usual size are decoded once.
 const BLOCK: u64 = 128 << 20;
@@ -173,38 +170,6 @@ fn rows(selection: &Selection, cells: u64) -> impl Iterator<Item = Selection> {
         // Parts of valid slices are valid.
         Selection::new(part, &bounds).ok()
     })
-}
-
-/// Writes a cell as text; nothing for a null.
-pub(super) fn write_cell(out: &mut String, field: &Field, bytes: &[u8]) {
-    if let Some(time) = json::time(field, bytes) {
-        out.push_str(&time);
-        return;
-    }
-    if let Some(label) = json::label(field, bytes) {
-        out.push_str(&label.to_string());
-        return;
-    }
-    let pair = match (field.cell, field.dtype) {
-        (CellLen::Fixed(2), DType::Float32) => Some(DType::Complex64),
-        (CellLen::Fixed(2), DType::Float64) => Some(DType::Complex128),
-        _ => None,
-    };
-    let size = field.dtype.size().unwrap_or(1);
-    // Writing to a `String` is infallible.
-    let _ = match (pair, field.cell) {
-        (Some(pair), _) => scalar::write_element(out, pair, bytes),
-        (None, CellLen::Fixed(_) | CellLen::Var) if field.dtype.class() != Class::Text => {
-            out.push('[');
-            for (i, one) in bytes.chunks(size).enumerate() {
-                out.push_str(if i == 0 { "" } else { ", " });
-                let _ = scalar::write_element(out, field.dtype, one);
-            }
-            out.push(']');
-            Ok(())
-        }
-        _ => scalar::write_element(out, field.dtype, bytes),
-    };
 }
 
 /// Position of the next cell in the selection, with the coordinate of each dimension as text.

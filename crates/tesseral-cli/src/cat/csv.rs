@@ -1,11 +1,12 @@
 //! One row per cell: its coordinates, then its value.
 
-use std::borrow::Cow;
+use tesseral_display::write_cell;
 
-use super::block::{Block, Odometer, dim_name, write_cell};
+use super::block::{Block, Odometer, dim_name};
 use super::{Render, Task};
 use crate::error::CliResult;
 use crate::output::OutputStream;
+use crate::text::csv_quoted;
 
 pub(super) struct Csv {
     odometer: Odometer,
@@ -26,7 +27,7 @@ impl Csv {
         self.ends.truncate(from);
         self.prefix.truncate(self.ends.last().copied().unwrap_or(0));
         for coordinate in &self.odometer.coordinates()[from..] {
-            self.prefix.push_str(&quote(coordinate));
+            self.prefix.push_str(&csv_quoted(coordinate));
             self.prefix.push(',');
             self.ends.push(self.prefix.len());
         }
@@ -40,10 +41,10 @@ impl Render for Csv {
             let name = dim_name(task, d);
             // A number alone is not a suitable column name.
             let name = if task.array.schema().dims[d].name.is_empty() { format!("dim_{name}") } else { name };
-            row.push_str(&quote(&name));
+            row.push_str(&csv_quoted(&name));
             row.push(',');
         }
-        row.push_str(&quote(&task.field.name));
+        row.push_str(&csv_quoted(&task.field.name));
         row.push('\n');
         out.put(row.as_bytes())
     }
@@ -58,7 +59,7 @@ impl Render for Csv {
                 // Empty text is not null.
                 text.push_str(if value.is_empty() { "\"\"" } else { "" });
             }
-            text.push_str(&quote(&value));
+            text.push_str(&csv_quoted(&value));
             text.push('\n');
             self.odometer.advance(task);
             self.renew(self.odometer.moved);
@@ -72,27 +73,5 @@ impl Render for Csv {
 
     fn end(&mut self, _: &Task<'_>, _: &mut OutputStream) -> CliResult<()> {
         Ok(())
-    }
-}
-
-/// Quotes a value as in RFC 4180.
-pub(super) fn quote(text: &str) -> Cow<'_, str> {
-    if text.contains(['"', ',', '\n', '\r']) || text.starts_with(' ') || text.ends_with(' ') {
-        Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
-    } else {
-        Cow::Borrowed(text)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_are_quoted_if_needed() {
-        assert_eq!(quote("plain"), "plain");
-        assert_eq!(quote("a,b"), "\"a,b\"");
-        assert_eq!(quote("say \"hi\"\n"), "\"say \"\"hi\"\"\n\"");
-        assert_eq!(quote(" x"), "\" x\"");
     }
 }

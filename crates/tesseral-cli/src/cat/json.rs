@@ -5,8 +5,8 @@ use serde_json::{Value as Json, json};
 use super::block::{Block, dim_name};
 use super::{Render, Task};
 use crate::error::CliResult;
-use crate::json;
 use crate::output::OutputStream;
+use tesseral_display::json;
 
 pub(super) struct JsonRenderer {
     /// Number of cells in a list of each depth: a list of depth `d` opens and closes at multiples of it.

@@ -7,7 +7,9 @@ mod npy;
 mod raw;
 mod text;
 
-use tesseral::{CellBatch, CellLen, CellQuery, Cells, Column, DType, Error, Field};
+use tesseral::{CellBatch, CellLen, CellQuery, Cells, Column, Error, Field};
+
+use tesseral_display::field_of;
 
 use super::{Arguments, Format};
 use crate::cells_argument::{CellsArgument, ResolvedCells};
@@ -99,15 +101,6 @@ pub(super) fn run(
     renderer.end(&table, &mut output)?;
     output.finish()?;
     Ok(exit::OK)
-}
-
-/// Column as a field; an unnamed dimension is named by its number.
-pub(super) fn field_of(schema: &tesseral::ArraySchema, column: Column) -> Field {
-    match column {
-        Column::Field(f) => schema.fields[usize::from(f)].clone(),
-        Column::Dim(d) => crate::cells_argument::dim_field(schema, usize::from(d)),
-        Column::Timestamp | Column::DeletedBy => Field::new("timestamp", DType::UInt64),
-    }
 }
 
 /// Returns whether cells are variable-length.

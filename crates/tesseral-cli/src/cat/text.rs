@@ -1,11 +1,11 @@
 //! Aligned text: planes of the last two dimensions, with coordinates if there are any.
 
-use super::block::{Block, Odometer, dim_name, has_coordinates, write_cell};
+use super::block::{Block, Odometer, dim_name, has_coordinates};
 use super::{Render, Task};
-use crate::cells_argument::coordinate;
 use crate::error::CliResult;
 use crate::output::OutputStream;
 use crate::text::escape;
+use tesseral_display::{coordinate, write_cell};
 
 /// Number of cells used to determine the column width. Longer cells that follow are not aligned, but never truncated.
 const MEASURED: usize = 4096;

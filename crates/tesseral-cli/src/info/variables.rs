@@ -8,8 +8,9 @@ use tesseral_core::calendar::TimeUnits;
 use tesseral_core::description;
 use tesseral_core::schema::VariableRole;
 
-use super::document::dim_name;
-use super::{ArraySummary, Report};
+use tesseral_display::{ArraySummary, dim_name};
+
+use super::Report;
 use crate::terminal_style::TerminalStyle;
 use crate::text;
 

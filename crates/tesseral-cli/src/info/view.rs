@@ -6,12 +6,12 @@ use tesseral_core::dtype::Class;
 use tesseral_core::schema::VariableRole;
 use tesseral_core::{TimeUnit, time};
 
-use super::document::dim_name;
-use super::{ArraySummary, ChunkRow, Report, variables};
+use super::{Report, variables};
 use crate::error::CliResult;
 use crate::messages;
 use crate::terminal_style::TerminalStyle;
 use crate::text::{self, escape, shell_quoted};
+use tesseral_display::{ArraySummary, ChunkRow, dim_name};
 
 /// The report as text.
 pub(super) fn text(report: &Report<'_>) -> CliResult<String> {
@@ -360,14 +360,6 @@ pub(super) fn line(report: &Report<'_>) -> CliResult<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_quoted_for_a_shell() {
-        assert_eq!(shell_quoted("ocean/sst.tet"), "ocean/sst.tet");
-        assert_eq!(shell_quoted("two words"), "'two words'");
-        assert_eq!(shell_quoted("it's"), "'it'\\''s'");
-        assert_eq!(shell_quoted(""), "''");
-    }
 
     #[test]
     fn objects_flatten_to_leaves() {

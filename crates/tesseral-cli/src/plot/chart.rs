@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use tesseral::Point;
+use tesseral_display::picture::Picture;
 
-use super::{Picture, number, odd_cells, tick_line};
+use super::{number, odd_cells, tick_line};
 use crate::terminal_style::TerminalStyle;
 use crate::text::escape;
 

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use tesseral::Point;
+use tesseral_display::picture::{ColorMap, NOT_FINITE, Picture};
 
-use super::color_map::NOT_FINITE;
-use super::{ColorMap, Picture, number, odd_cells, tick_line};
+use super::{number, odd_cells, tick_line};
 use crate::terminal_style::TerminalStyle;
 use crate::text::escape;
 

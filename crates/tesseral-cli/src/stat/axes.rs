@@ -5,11 +5,13 @@ use serde_json::{Map, Value as Json, json};
 use tesseral::fold::{Answer, Answers, Histogram, Number, Statistic};
 use tesseral::{AnswerAxis, Asked, Container, Error, Rolling, Selection, StatisticsQuery};
 
-use crate::cells_argument::{ResolvedCells, coordinate};
+use crate::cells_argument::ResolvedCells;
 use crate::context::Context;
 use crate::error::{CliResult, exit};
+use crate::output;
 use crate::terminal_style::TerminalStyle;
-use crate::{json, output};
+use tesseral_display::coordinate;
+use tesseral_display::json;
 
 /// Statistics and their dimensions.
 #[derive(Debug, Default, Args)]

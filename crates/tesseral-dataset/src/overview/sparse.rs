@@ -1,18 +1,30 @@
 //! Overviews of sparse arrays: means of cells over equal boxes of positions.
 
 use tesseral_core::condition::Condition;
-use tesseral_core::{Dimension, Result, Scalar, Selection, Slice};
+use tesseral_core::{Advice, Dimension, Error, Result, Scalar, Selection, Slice};
 use tesseral_engine::fold::{self, AxisRole, Fold, FoldState, Reducer};
 use tesseral_engine::kernel::summary::{StatSet, Summary};
 
-use tesseral_format::Request;
+use tesseral_format::{Request, Target};
 
 use super::{Overview, Point};
 use crate::Array;
 
 /// Draws the last two dimensions with cells at several positions; all others are reduced.
-pub(super) fn overview(array: &Array, selection: &Selection, most: [usize; 2]) -> Result<Overview> {
+pub(super) fn overview(
+    array: &Array,
+    selection: &Selection,
+    most: [usize; 2],
+    bytes: u64,
+) -> Result<Overview> {
     let selection = occupied(array, selection)?;
+    let target = Target::Coordinates(tesseral_engine::ranges(&array.schema().dims, &selection)?);
+    let size = array.selected_field().cell_size().unwrap_or(1).max(1) as u64;
+    let held = array.cells_at_most(&target)?.saturating_mul(size);
+    if held > bytes {
+        let error = Error::limit("the cells of an overview, in bytes,", held, bytes);
+        return Err(error.in_array(array.name()).hint(Advice::SelectLess));
+    }
     let long = (0..selection.rank()).filter(|d| selection.slices()[*d].count() > 1);
     let mut dims: Vec<usize> = long.collect();
     dims.drain(..dims.len().saturating_sub(2));
@@ -42,6 +54,7 @@ pub(super) fn overview(array: &Array, selection: &Selection, most: [usize; 2]) -
         dims,
         selection,
         cells,
+        selected: cells,
         not_finite,
     })
 }

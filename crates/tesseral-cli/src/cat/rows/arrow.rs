@@ -288,7 +288,7 @@ fn codes(
     let mut bytes = cells.data().to_vec();
     let size = cells.size().max(1);
     for (valid, code) in valid.iter_mut().zip(bytes.chunks_exact_mut(size)) {
-        *valid &= crate::json::label(field, code).is_some();
+        *valid &= tesseral_display::json::label(field, code).is_some();
         if !*valid {
             code.fill(0);
         }

@@ -3,16 +3,16 @@
 use tesseral::CellBatch;
 
 use super::{RenderRows, Table};
-use crate::cat::block::write_cell;
-use crate::cat::csv::quote;
 use crate::error::CliResult;
 use crate::output::OutputStream;
+use crate::text::csv_quoted;
+use tesseral_display::write_cell;
 
 pub(super) struct CsvRows;
 
 impl RenderRows for CsvRows {
     fn begin(&mut self, table: &Table<'_>, out: &mut OutputStream) -> CliResult<()> {
-        let names: Vec<_> = table.fields.iter().map(|f| quote(&f.name)).collect();
+        let names: Vec<_> = table.fields.iter().map(|f| csv_quoted(&f.name)).collect();
         out.put((names.join(",") + "\n").as_bytes())
     }
 
@@ -26,7 +26,7 @@ impl RenderRows for CsvRows {
                     write_cell(&mut value, field, cells.get(row));
                     // Empty text is not null.
                     text.push_str(if value.is_empty() { "\"\"" } else { "" });
-                    text.push_str(&quote(&value));
+                    text.push_str(&csv_quoted(&value));
                 }
             }
             text.push('\n');

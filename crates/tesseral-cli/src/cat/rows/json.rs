@@ -5,8 +5,8 @@ use tesseral::CellBatch;
 
 use super::{RenderRows, Table};
 use crate::error::CliResult;
-use crate::json;
 use crate::output::OutputStream;
+use tesseral_display::json;
 
 #[derive(Default)]
 pub(super) struct JsonRowRenderer {

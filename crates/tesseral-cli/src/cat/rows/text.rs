@@ -4,10 +4,10 @@ use tesseral::CellBatch;
 use tesseral_core::dtype::Class;
 
 use super::{RenderRows, Table};
-use crate::cat::block::write_cell;
 use crate::error::CliResult;
 use crate::output::OutputStream;
 use crate::text::escape;
+use tesseral_display::write_cell;
 
 /// Number of rows used to determine column widths. Longer cells that follow are not aligned, but never truncated.
 const MEASURED: usize = 1024;

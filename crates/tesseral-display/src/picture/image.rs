@@ -1,46 +1,47 @@
 //! Pictures in files: PNG and SVG.
 
-use tesseral::Error;
+use tesseral::{Error, Result};
 
 use super::canvas::Raster;
 use super::figure::{self, Figure};
 use super::svg::Svg;
 use super::{ColorMap, Picture};
-use crate::error::CliResult;
 
 /// Maximum number of points along either side.
-pub(crate) const MOST: [usize; 2] = [720, 960];
+pub const MOST: [usize; 2] = [720, 960];
 
 /// File formats of pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ImageFormat {
+pub enum ImageFormat {
+    /// Pixels.
     Png,
+    /// Lines and text, with the field as pixels.
     Svg,
 }
 
 impl ImageFormat {
     /// By the file extension.
-    pub(crate) fn from_path(path: &std::path::Path) -> CliResult<Self> {
+    pub fn from_path(path: &std::path::Path) -> Result<Self> {
         match path.extension().map(|ending| ending.to_string_lossy().to_lowercase()).as_deref() {
             None | Some("png") => Ok(Self::Png),
             Some("svg") => Ok(Self::Svg),
             Some(other) => {
                 let error = Error::unsupported(format!("image format .{other}"));
-                Err(error.hint("use the file extension .png or .svg").into())
+                Err(error.hint("use the file extension .png or .svg"))
             }
         }
     }
 }
 
 /// Encodes a picture with its axes.
-pub(crate) fn encoded(picture: &Picture, color_map: ColorMap, format: ImageFormat) -> CliResult<Vec<u8>> {
+pub fn encoded(picture: &Picture, color_map: ColorMap, format: ImageFormat) -> Result<Vec<u8>> {
     let figure = Figure::new(picture);
     let (width, height) = figure.size();
     match format {
         ImageFormat::Png => {
             let mut canvas = Raster::new(width, height);
             figure::draw(&figure, picture, color_map, &mut canvas);
-            Ok(encode(width, height, &canvas.bytes())?)
+            encode(width, height, &canvas.bytes())
         }
         ImageFormat::Svg => {
             let mut canvas = Svg::new(width, height);
@@ -51,7 +52,7 @@ pub(crate) fn encoded(picture: &Picture, color_map: ColorMap, format: ImageForma
 }
 
 /// Encodes pixels of three bytes as PNG.
-pub(super) fn encode(width: usize, height: usize, pixels: &[u8]) -> tesseral::Result<Vec<u8>> {
+pub(super) fn encode(width: usize, height: usize, pixels: &[u8]) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     let failed = |e: png::EncodingError| Error::codec("png", e);
     let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);

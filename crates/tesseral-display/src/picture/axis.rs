@@ -7,15 +7,15 @@ const LABEL: usize = 16;
 
 /// One drawn dimension.
 #[derive(Clone, Debug)]
-pub(crate) struct Axis {
+pub struct Axis {
     /// Name of the dimension, or its number.
-    pub(crate) name: String,
+    pub name: String,
     /// Units of its coordinates; empty if unknown, and for dates.
-    pub(crate) units: String,
+    pub units: String,
     /// First and last coordinate.
-    pub(crate) ends: (String, String),
+    pub ends: (String, String),
     /// Whether larger coordinates belong up or right although they come first: ascending latitudes on a vertical axis.
-    pub(crate) reversed: bool,
+    pub reversed: bool,
     coordinates: Coordinates,
 }
 
@@ -32,14 +32,16 @@ enum Coordinates {
 
 /// A tick: its position along the axis, from 0 to 1, and its label.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Tick {
-    pub(crate) place: f64,
-    pub(crate) label: String,
+pub struct Tick {
+    /// Position along the axis, from 0 to 1.
+    pub place: f64,
+    /// The coordinate.
+    pub label: String,
 }
 
 impl Axis {
     /// The axis of a dimension whose selected positions are drawn as `points` points.
-    pub(crate) fn new(dim: &Dimension, number: usize, slice: Slice, points: usize, units: &str) -> Self {
+    pub fn new(dim: &Dimension, number: usize, slice: Slice, points: usize, units: &str) -> Self {
         let count = slice.count().max(1);
         let position = |point: usize| {
             // The middle of the positions of the point.
@@ -80,12 +82,12 @@ impl Axis {
     }
 
     /// Whether coordinates are numbers that ascend.
-    pub(crate) fn ascends(&self) -> bool {
+    pub fn ascends(&self) -> bool {
         matches!(&self.coordinates, Coordinates::Numbers(v) if v.first() < v.last())
     }
 
     /// Distance between the first and the last coordinate, if they are numbers.
-    pub(crate) fn span(&self) -> Option<f64> {
+    pub fn span(&self) -> Option<f64> {
         match &self.coordinates {
             Coordinates::Numbers(v) => Some((v.last()? - v.first()?).abs()),
             _ => None,
@@ -93,12 +95,12 @@ impl Axis {
     }
 
     /// Name and units.
-    pub(crate) fn title(&self) -> String {
+    pub fn title(&self) -> String {
         if self.units.is_empty() { self.name.clone() } else { format!("{} [{}]", self.name, self.units) }
     }
 
     /// At most `most` ticks, in ascending order of their places.
-    pub(crate) fn ticks(&self, most: usize) -> Vec<Tick> {
+    pub fn ticks(&self, most: usize) -> Vec<Tick> {
         let mut ticks = match &self.coordinates {
             Coordinates::Numbers(numbers) => number_ticks(numbers, self.units.starts_with("degree"), most),
             Coordinates::Dates(texts) => date_ticks(texts, most),
@@ -128,7 +130,7 @@ fn numbers(dim: &Dimension, positions: impl Iterator<Item = u64>) -> Option<Vec<
 }
 
 /// Round numbers between two, at most `most` of them, and the number of decimals they need.
-pub(crate) fn round_numbers(low: f64, high: f64, degrees: bool, most: usize) -> (Vec<f64>, usize) {
+pub fn round_numbers(low: f64, high: f64, degrees: bool, most: usize) -> (Vec<f64>, usize) {
     let span = high - low;
     if !(span.is_finite() && span > 0.0) || most == 0 {
         return (vec![low], 2);
@@ -152,7 +154,7 @@ pub(crate) fn round_numbers(low: f64, high: f64, degrees: bool, most: usize) -> 
 }
 
 /// A number with so many decimals; very large and small ones with an exponent.
-pub(crate) fn number_label(value: f64, decimals: usize) -> String {
+pub fn number_label(value: f64, decimals: usize) -> String {
     if value != 0.0 && (value.abs() >= 1e7 || decimals > 5) {
         return format!("{value:.2e}");
     }

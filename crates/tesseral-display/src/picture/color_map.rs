@@ -3,11 +3,11 @@
 use super::ColorMap;
 
 /// Color of cells that are NaN or infinite.
-pub(crate) const NOT_FINITE: [u8; 3] = [110, 110, 110];
+pub const NOT_FINITE: [u8; 3] = [110, 110, 110];
 
 impl ColorMap {
     /// Returns the color of a position from 0 to 1.
-    pub(crate) fn at(self, place: f64) -> [u8; 3] {
+    pub fn at(self, place: f64) -> [u8; 3] {
         let map = match self {
             Self::Viridis => colorous::VIRIDIS,
             Self::Magma => colorous::MAGMA,

@@ -1,7 +1,7 @@
 //! Conversion of values to JSON without rounding or loss.
 
 use serde_json::{Map, Value as Json, json};
-use tesseral::{Attributes, CellLen, DType, Field, Finding, Scalar, Value};
+use tesseral::{Attributes, CellLen, DType, Field, Finding, Scalar, Summarized, TimeUnit, Value, Version};
 use tesseral_core::dtype::Class;
 use tesseral_core::schema::Labels;
 use tesseral_core::{Sum, scalar};
@@ -10,7 +10,7 @@ use tesseral_core::{Sum, scalar};
 const EXACT: u128 = 1 << 53;
 
 /// An integer, as a string if it exceeds [`EXACT`].
-pub(crate) fn integer(value: i128) -> Json {
+pub fn integer(value: i128) -> Json {
     if value.unsigned_abs() > EXACT {
         return Json::from(value.to_string());
     }
@@ -19,7 +19,7 @@ pub(crate) fn integer(value: i128) -> Json {
 }
 
 /// A float; NaN and the infinities as strings.
-pub(crate) fn float(value: f64) -> Json {
+pub fn float(value: f64) -> Json {
     match value {
         v if v.is_nan() => json!("NaN"),
         v if v.is_infinite() => json!(if v > 0.0 { "Infinity" } else { "-Infinity" }),
@@ -28,7 +28,7 @@ pub(crate) fn float(value: f64) -> Json {
 }
 
 /// A sum.
-pub(crate) fn sum(sum: Sum) -> Json {
+pub fn sum(sum: Sum) -> Json {
     match sum {
         Sum::Int(sum) => integer(sum),
         Sum::Float(sum) => float(sum),
@@ -36,7 +36,7 @@ pub(crate) fn sum(sum: Sum) -> Json {
 }
 
 /// One element, from its bytes.
-pub(crate) fn element(dtype: DType, bytes: &[u8]) -> Json {
+pub fn element(dtype: DType, bytes: &[u8]) -> Json {
     let value = Scalar::from_le_bytes(dtype, bytes);
     match (dtype.class(), &value) {
         (Class::Bool, Ok(value)) => value.as_i128().map_or(Json::Null, |v| json!(v != 0)),
@@ -62,7 +62,7 @@ pub(crate) fn element(dtype: DType, bytes: &[u8]) -> Json {
 }
 
 /// A scalar; several elements as a list.
-pub(crate) fn scalar(value: &Scalar) -> Json {
+pub fn scalar(value: &Scalar) -> Json {
     let (dtype, bytes) = (value.dtype(), value.bytes());
     match dtype.size() {
         Some(size) if dtype.class() != Class::Text && bytes.len() != size => {
@@ -73,7 +73,7 @@ pub(crate) fn scalar(value: &Scalar) -> Json {
 }
 
 /// One cell of a field.
-pub(crate) fn cell(field: &Field, bytes: &[u8]) -> Json {
+pub fn cell(field: &Field, bytes: &[u8]) -> Json {
     if let Some(time) = time(field, bytes) {
         return Json::String(time);
     }
@@ -89,21 +89,21 @@ pub(crate) fn cell(field: &Field, bytes: &[u8]) -> Json {
 }
 
 /// The time of a number that counts time, or of the label of a code, in its calendar.
-pub(crate) fn time(field: &Field, bytes: &[u8]) -> Option<String> {
+pub fn time(field: &Field, bytes: &[u8]) -> Option<String> {
     let units = field.time?;
     let number = label(field, bytes).or_else(|| Scalar::from_le_bytes(field.dtype, bytes).ok())?;
     units.at(&number).map(|time| time.to_string())
 }
 
 /// Label of an enumeration code.
-pub(crate) fn label(field: &Field, bytes: &[u8]) -> Option<Scalar> {
+pub fn label(field: &Field, bytes: &[u8]) -> Option<Scalar> {
     let labels = &field.enumeration.as_ref()?.labels;
     let code = Scalar::from_le_bytes(field.dtype, bytes).ok()?.as_i128()?;
     labels.get(usize::try_from(code).ok()?)
 }
 
 /// Coordinate labels.
-pub(crate) fn labels(labels: &Labels) -> Json {
+pub fn labels(labels: &Labels) -> Json {
     match labels {
         Labels::Text(texts) => json!(texts),
         Labels::Numbers { .. } => {
@@ -113,7 +113,7 @@ pub(crate) fn labels(labels: &Labels) -> Json {
 }
 
 /// An attribute's value.
-pub(crate) fn value(value: &Value) -> Json {
+pub fn value(value: &Value) -> Json {
     match value {
         Value::Bool(v) => json!(v),
         Value::Int(v) => integer((*v).into()),
@@ -132,12 +132,12 @@ pub(crate) fn value(value: &Value) -> Json {
 }
 
 /// Attributes by name.
-pub(crate) fn attributes(attributes: &Attributes) -> Json {
+pub fn attributes(attributes: &Attributes) -> Json {
     Json::Object(attributes.iter().map(|(name, v)| (name.clone(), value(v))).collect())
 }
 
 /// A finding; unknown locations are omitted.
-pub(crate) fn finding(finding: &Finding) -> Json {
+pub fn finding(finding: &Finding) -> Json {
     let mut out = Map::new();
     out.insert("check".into(), json!(finding.check));
     out.insert("severity".into(), json!(finding.severity.name()));
@@ -151,6 +151,59 @@ pub(crate) fn finding(finding: &Finding) -> Json {
         ("unsupported", finding.unsupported.then(|| json!(true))),
     ];
     out.extend(places.into_iter().filter_map(|(name, place)| Some((name.to_owned(), place?))));
+    Json::Object(out)
+}
+
+const NUMBERS: [&str; 9] = ["count", "nulls", "nan", "inf", "min", "max", "mean", "std", "sum"];
+
+/// The numbers of a summary, in the order of [`NUMBERS`].
+fn numbers(summarized: &Summarized) -> [Json; 9] {
+    let summary = &summarized.summary;
+    let count = |n: u64| integer(n.into());
+    let float = |v: Option<f64>| v.map_or(Json::Null, float);
+    [
+        count(summary.count()),
+        count(summary.nulls()),
+        count(summary.nans()),
+        summary.infinities().map_or(Json::Null, count),
+        summary.min().as_ref().map_or(Json::Null, scalar),
+        summary.max().as_ref().map_or(Json::Null, scalar),
+        float(summary.mean()),
+        float(summary.std()),
+        summary.sum().map_or(Json::Null, sum),
+    ]
+}
+
+/// Numbers of a summary by name, as in `tet stat --json`.
+pub fn summary(summarized: &Summarized) -> Map<String, Json> {
+    let named = NUMBERS.iter().map(|name| (*name).to_owned()).zip(numbers(summarized));
+    let source = ("from_statistics".to_owned(), json!(summarized.from_statistics));
+    named.chain([source]).collect()
+}
+
+/// Formats milliseconds since 1970 as a date.
+pub fn date(at: u64) -> String {
+    let mut out = String::new();
+    if let Ok(count) = i64::try_from(at) {
+        // Writing to a `String` is infallible.
+        let _ = tesseral_core::time::write(&mut out, count, TimeUnit::Millisecond);
+    }
+    out
+}
+
+/// A stored version.
+pub fn version(version: &Version) -> Json {
+    let mut out = Map::new();
+    if let Some(array) = &version.array {
+        out.insert("array".into(), json!(array));
+    }
+    out.insert("name".into(), json!(version.name));
+    out.insert("op".into(), json!(version.op));
+    out.insert("state".into(), json!(version.state.name()));
+    out.insert("timestamps".into(), json!([version.start, version.end]));
+    out.insert("at".into(), json!(date(version.end)));
+    out.insert("cells".into(), json!(version.cells));
+    out.insert("bytes".into(), json!(version.bytes));
     Json::Object(out)
 }
 

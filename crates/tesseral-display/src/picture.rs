@@ -1,0 +1,170 @@
+//! Pictures of fields and lines, with axes, as PNG and SVG.
+
+mod axis;
+mod canvas;
+mod color_map;
+mod figure;
+mod font;
+mod image;
+mod svg;
+
+use tesseral::{Array, Container, Field, Overview, Point};
+use tesseral_core::schema::VariableRole;
+use tesseral_core::{description, escape};
+
+pub use self::axis::{Axis, Tick, number_label, round_numbers};
+pub use self::color_map::NOT_FINITE;
+pub use self::image::{ImageFormat, MOST, encoded};
+use crate::coordinate;
+
+/// Color maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum ColorMap {
+    /// Dark blue to yellow
+    Viridis,
+    /// Black to light yellow
+    Magma,
+    /// Black to yellow, warmer
+    Inferno,
+    /// Dark blue to light gray-yellow
+    Cividis,
+    /// Red over white to blue, for values around a center
+    Rdbu,
+    /// Black to white
+    Greys,
+}
+
+/// Content of a picture.
+pub struct Picture {
+    /// Its points.
+    pub overview: Overview,
+    /// The lowest value of the scale.
+    pub low: f64,
+    /// The highest value of the scale.
+    pub high: f64,
+    /// What is drawn, in words.
+    pub title: String,
+    /// The coordinates of the dimensions that are not drawn.
+    pub subtitle: String,
+    /// Name of the variable.
+    pub name: String,
+    /// Units of the values; empty if unknown.
+    pub units: String,
+    /// Vertical and horizontal axis, or the latter alone.
+    pub axes: Vec<Axis>,
+    /// Number of selected positions along each axis.
+    pub cells: Vec<u64>,
+}
+
+/// The coordinate variable of a dimension.
+fn coordinate_of(container: &Container, array: &Array, dim: &str) -> Option<Array> {
+    let index = container.inner().find(array.name()).ok()?;
+    let own = container.inner().sibling(index, dim)?;
+    container.lazy_array(own).ok().filter(|found| found.schema().role == VariableRole::Index)
+}
+
+/// Whether a coordinate increases upward on a map: latitudes and the like.
+fn points_north(name: &str, coordinate: Option<&Array>) -> bool {
+    let attribute = |key: &str| {
+        let array = coordinate?;
+        description::text_attribute(array.schema(), array.selected_field(), key)
+    };
+    let standard = attribute("standard_name").unwrap_or_default();
+    let northern = attribute("units").is_some_and(|units| {
+        let units = units.to_lowercase();
+        units.starts_with("degree") && (units.ends_with("north") || units.ends_with('n'))
+    });
+    let plain = name.to_lowercase();
+    let named = matches!(plain.as_str(), "lat" | "latitude" | "nav_lat" | "y" | "northing");
+    northern
+        || standard.ends_with("latitude")
+        || standard == "projection_y_coordinate"
+        || attribute("axis") == Some("Y")
+        || (standard.is_empty() && named)
+}
+
+fn axis(container: &Container, array: &Array, overview: &Overview, number: usize) -> Axis {
+    let d = overview.dims[number];
+    let dim = &array.schema().dims[d];
+    let coordinate = coordinate_of(container, array, &dim.name);
+    let units = coordinate.as_ref().and_then(|array| {
+        description::text_attribute(array.schema(), array.selected_field(), "units").map(str::to_owned)
+    });
+    let (slice, points) = (overview.selection.slices()[d], overview.shape[number]);
+    let mut axis = Axis::new(dim, d, slice, points, &units.unwrap_or_default());
+    let vertical = overview.dims.len() == 2 && number == 0;
+    // Positions without coordinates point nowhere.
+    let placed = dim.labels.is_some() || dim.domain.is_some();
+    axis.reversed = vertical && placed && axis.ascends() && points_north(&dim.name, coordinate.as_ref());
+    axis
+}
+
+impl Picture {
+    /// The picture of an overview of a field of an array, with colors or heights for a range of values.
+    pub fn new(
+        container: &Container,
+        array: &Array,
+        field: &Field,
+        overview: Overview,
+        (low, high): (f64, f64),
+    ) -> Self {
+        let schema = array.schema();
+        let axes = (0..overview.dims.len()).map(|i| axis(container, array, &overview, i)).collect();
+        let cells = overview.dims.iter().map(|d| overview.selection.slices()[*d].count()).collect();
+        let fixed = |d: usize| {
+            let (dim, slice) = (&schema.dims[d], overview.selection.slices()[d]);
+            let name = if dim.name.is_empty() { d.to_string() } else { dim.name.clone() };
+            match slice.count() {
+                0 | 1 => format!("{name} = {}", coordinate(dim, slice.start)),
+                _ => format!("over {name}"),
+            }
+        };
+        let others = (0..schema.dims.len())
+            .filter(|d| !overview.dims.contains(d) && schema.dims[*d].extent != Some(1));
+        let subtitle = others.map(fixed).collect::<Vec<_>>().join(", ");
+        let name = if schema.fields.len() > 1 { &field.name } else { array.variable_name() };
+        let title = description::long_name(schema, field).unwrap_or(name);
+        Self {
+            title: escape(title).into_owned(),
+            subtitle: escape(&subtitle).into_owned(),
+            name: escape(name).into_owned(),
+            units: description::text_attribute(schema, field, "units").unwrap_or_default().to_owned(),
+            overview,
+            low,
+            high,
+            axes,
+            cells,
+        }
+    }
+}
+
+impl Picture {
+    /// Position of a value on the scale, from 0 to 1.
+    pub fn normalize(&self, value: f64) -> f64 {
+        if self.high > self.low { ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0) } else { 0.5 }
+    }
+
+    /// A point as it is drawn, from the top.
+    pub fn at(&self, row: usize, column: usize) -> Point {
+        let shape = &self.overview.shape;
+        let row = if self.axes[0].reversed { shape[0] - 1 - row } else { row };
+        self.overview.points[row * shape[1] + column]
+    }
+
+    /// The title line.
+    pub fn heading(&self) -> String {
+        let units = if self.units.is_empty() { String::new() } else { format!(" [{}]", escape(&self.units)) };
+        let subtitle = if self.subtitle.is_empty() { String::new() } else { format!("  {}", self.subtitle) };
+        format!("{}{units}{subtitle}", self.title)
+    }
+
+    /// Name and units of the values.
+    pub fn value_title(&self) -> String {
+        if self.units.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{} [{}]", self.name, escape(&self.units))
+        }
+    }
+}
