@@ -6,7 +6,7 @@ mod field;
 use clap::{Args, ValueEnum};
 use serde_json::{Value as Json, json};
 use tesseral::{Column, Error, Overview, Point, Selection, Slice};
-use tesseral_display::picture::{self, Axis, ColorMap, ImageFormat, Picture, Tick};
+use tesseral_display::picture::{self, ColorMap, ImageFormat, Picture, PictureAxis, Tick};
 
 use crate::cells_argument::{CellsArgument, ResolvedCells, report_packing};
 use crate::context::Context;
@@ -161,7 +161,7 @@ pub(crate) fn number(value: f64) -> String {
 
 /// Labels of ticks below a picture of so many columns; labels that would touch another are left out.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-pub(crate) fn tick_line(axis: &Axis, columns: usize) -> String {
+pub(crate) fn tick_line(axis: &PictureAxis, columns: usize) -> String {
     let mut line: Vec<char> = Vec::new();
     // Each label takes about eight columns with the space beside it.
     for Tick { place, label } in axis.ticks((columns / 8).clamp(2, 12)) {

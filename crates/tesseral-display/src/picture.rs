@@ -12,7 +12,7 @@ use tesseral::{Array, Container, Field, Overview, Point};
 use tesseral_core::schema::VariableRole;
 use tesseral_core::{description, escape};
 
-pub use self::axis::{Axis, Tick, number_label, round_numbers};
+pub use self::axis::{PictureAxis, Tick, number_label, round_numbers};
 pub use self::color_map::NOT_FINITE;
 pub use self::image::{ImageFormat, MOST, encoded};
 use crate::coordinate;
@@ -52,7 +52,7 @@ pub struct Picture {
     /// Units of the values; empty if unknown.
     pub units: String,
     /// Vertical and horizontal axis, or the latter alone.
-    pub axes: Vec<Axis>,
+    pub axes: Vec<PictureAxis>,
     /// Number of selected positions along each axis.
     pub cells: Vec<u64>,
 }
@@ -84,7 +84,7 @@ fn points_north(name: &str, coordinate: Option<&Array>) -> bool {
         || (standard.is_empty() && named)
 }
 
-fn axis(container: &Container, array: &Array, overview: &Overview, number: usize) -> Axis {
+fn axis(container: &Container, array: &Array, overview: &Overview, number: usize) -> PictureAxis {
     let d = overview.dims[number];
     let dim = &array.schema().dims[d];
     let coordinate = coordinate_of(container, array, &dim.name);
@@ -92,7 +92,7 @@ fn axis(container: &Container, array: &Array, overview: &Overview, number: usize
         description::text_attribute(array.schema(), array.selected_field(), "units").map(str::to_owned)
     });
     let (slice, points) = (overview.selection.slices()[d], overview.shape[number]);
-    let mut axis = Axis::new(dim, d, slice, points, &units.unwrap_or_default());
+    let mut axis = PictureAxis::new(dim, d, slice, points, &units.unwrap_or_default());
     let vertical = overview.dims.len() == 2 && number == 0;
     // Positions without coordinates point nowhere.
     let placed = dim.labels.is_some() || dim.domain.is_some();

@@ -7,7 +7,7 @@ const LABEL: usize = 16;
 
 /// One drawn dimension.
 #[derive(Clone, Debug)]
-pub struct Axis {
+pub struct PictureAxis {
     /// Name of the dimension, or its number.
     pub name: String,
     /// Units of its coordinates; empty if unknown, and for dates.
@@ -39,7 +39,7 @@ pub struct Tick {
     pub label: String,
 }
 
-impl Axis {
+impl PictureAxis {
     /// The axis of a dimension whose selected positions are drawn as `points` points.
     pub fn new(dim: &Dimension, number: usize, slice: Slice, points: usize, units: &str) -> Self {
         let count = slice.count().max(1);
@@ -283,7 +283,7 @@ mod tests {
         });
         lon.period = Some(360.0);
         let ends = |start, end| {
-            Axis::new(&lon, 0, Slice::new(start, end), (end - start) as usize, "degrees_east").ends
+            PictureAxis::new(&lon, 0, Slice::new(start, end), (end - start) as usize, "degrees_east").ends
         };
         assert_eq!(ends(3, 6), ("-90".to_owned(), "90".to_owned()));
         assert_eq!(ends(2, 6), ("-180".to_owned(), "90".to_owned()));

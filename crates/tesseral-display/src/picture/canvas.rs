@@ -15,7 +15,7 @@ pub(super) enum Anchor {
 
 /// A text to draw.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Label<'a> {
+pub(super) struct CanvasLabel<'a> {
     pub(super) text: &'a str,
     /// End or middle of its baseline.
     pub(super) at: Place,
@@ -34,7 +34,7 @@ pub(super) trait Canvas {
     /// Draws a chain of lines.
     fn line(&mut self, points: &[Place], width: f64, color: Rgb);
     /// Draws a text.
-    fn text(&mut self, label: Label<'_>);
+    fn text(&mut self, label: CanvasLabel<'_>);
     /// Draws pixels, row by row, stretched over a box.
     fn image(&mut self, at: Place, size: Place, pixels: &[Rgb], columns: usize);
 }
@@ -120,8 +120,8 @@ impl Canvas for Raster {
         }
     }
 
-    fn text(&mut self, label: Label<'_>) {
-        let Label { text, at, anchor, size, upward, color } = label;
+    fn text(&mut self, label: CanvasLabel<'_>) {
+        let CanvasLabel { text, at, anchor, size, upward, color } = label;
         let width = font::text_width(text, size);
         let start = match anchor {
             Anchor::Start => 0.0,

@@ -3,7 +3,7 @@
 use tesseral::Point;
 
 use super::axis::{Tick, number_label, round_numbers};
-use super::canvas::{Anchor, Canvas, Label, Rgb};
+use super::canvas::{Anchor, Canvas, CanvasLabel, Rgb};
 use super::color_map::NOT_FINITE;
 use super::font::{self, Place};
 use super::{ColorMap, Picture};
@@ -73,7 +73,7 @@ fn count(length: f64, apart: f64) -> usize {
 }
 
 /// As many ticks of a horizontal axis as there is room for their labels.
-fn fitting(axis: &super::Axis, width: f64) -> Vec<Tick> {
+fn fitting(axis: &super::PictureAxis, width: f64) -> Vec<Tick> {
     for most in (2..=12).rev() {
         let ticks = axis.ticks(most);
         let needed: f64 = ticks.iter().map(|tick| font::text_width(&tick.label, SMALL) + 18.0).sum();
@@ -90,7 +90,7 @@ fn field_area(picture: &Picture) -> Place {
     let [vertical, horizontal] = picture.axes.as_slice() else { return FIELD };
     let shape = &picture.cells;
     let mut ratio = shape[1] as f64 / shape[0].max(1) as f64;
-    let angle = |axis: &super::Axis| axis.units.starts_with("degree");
+    let angle = |axis: &super::PictureAxis| axis.units.starts_with("degree");
     if let (Some(height), Some(width), true) =
         (vertical.span(), horizontal.span(), angle(vertical) && angle(horizontal))
     {
@@ -121,7 +121,8 @@ pub(super) fn draw(figure: &Figure, picture: &Picture, color_map: ColorMap, canv
     let subtitled = !picture.subtitle.is_empty();
     canvas.text(label(&picture.title, (center, 34.0), Anchor::Middle, TITLE));
     if subtitled {
-        let text = Label { color: FAINT, ..label(&picture.subtitle, (center, 56.0), Anchor::Middle, TEXT) };
+        let text =
+            CanvasLabel { color: FAINT, ..label(&picture.subtitle, (center, 56.0), Anchor::Middle, TEXT) };
         canvas.text(text);
     }
     match picture.overview.shape.as_slice() {
@@ -141,12 +142,12 @@ pub(super) fn draw(figure: &Figure, picture: &Picture, color_map: ColorMap, canv
         _ => picture.value_title(),
     };
     let middle = (16.0 + TEXT, at.1 + area.1 / 2.0);
-    canvas.text(Label { upward: true, ..label(&left, middle, Anchor::Middle, TEXT) });
+    canvas.text(CanvasLabel { upward: true, ..label(&left, middle, Anchor::Middle, TEXT) });
     legend(figure, picture, canvas);
 }
 
-fn label(text: &str, at: Place, anchor: Anchor, size: f64) -> Label<'_> {
-    Label { text, at, anchor, size, upward: false, color: INK }
+fn label(text: &str, at: Place, anchor: Anchor, size: f64) -> CanvasLabel<'_> {
+    CanvasLabel { text, at, anchor, size, upward: false, color: INK }
 }
 
 fn frame(figure: &Figure, canvas: &mut dyn Canvas) {
@@ -160,7 +161,7 @@ fn ticks(figure: &Figure, canvas: &mut dyn Canvas) {
         let at = x + tick.place * w;
         canvas.line(&[(at, y + h), (at, y + h + 5.0)], 1.0, INK);
         let text = &tick.label;
-        let label = Label {
+        let label = CanvasLabel {
             text,
             at: (at, y + h + 19.0),
             anchor: Anchor::Middle,
@@ -174,7 +175,7 @@ fn ticks(figure: &Figure, canvas: &mut dyn Canvas) {
         let at = y + tick.place * h;
         canvas.line(&[(x - 5.0, at), (x, at)], 1.0, INK);
         let (text, at) = (&tick.label, (x - 9.0, at + SMALL / 2.0));
-        canvas.text(Label { text, at, anchor: Anchor::End, size: SMALL, upward: false, color: INK });
+        canvas.text(CanvasLabel { text, at, anchor: Anchor::End, size: SMALL, upward: false, color: INK });
     }
 }
 
@@ -247,12 +248,26 @@ fn color_bar(figure: &Figure, picture: &Picture, color_map: ColorMap, canvas: &m
         let at = y + tick.place * h;
         canvas.line(&[(right, at), (right + 4.0, at)], 1.0, INK);
         let (text, place) = (&tick.label, (right + 8.0, at + SMALL / 2.0));
-        canvas.text(Label { text, at: place, anchor: Anchor::Start, size: SMALL, upward: false, color: INK });
+        canvas.text(CanvasLabel {
+            text,
+            at: place,
+            anchor: Anchor::Start,
+            size: SMALL,
+            upward: false,
+            color: INK,
+        });
         widest = widest.max(font::text_width(&tick.label, SMALL));
     }
     let title = picture.value_title();
     let at = (right + 8.0 + widest + 14.0 + TEXT, y + h / 2.0);
-    canvas.text(Label { text: &title, at, anchor: Anchor::Middle, size: TEXT, upward: true, color: INK });
+    canvas.text(CanvasLabel {
+        text: &title,
+        at,
+        anchor: Anchor::Middle,
+        size: TEXT,
+        upward: true,
+        color: INK,
+    });
 }
 
 #[allow(clippy::cast_precision_loss)]
@@ -296,7 +311,7 @@ fn legend(figure: &Figure, picture: &Picture, canvas: &mut dyn Canvas) {
         canvas.line(&[(x, y - 10.0), (x + 14.0, y - 10.0), (x + 14.0, y), (x, y), (x, y - 10.0)], 1.0, FAINT);
         let text = format!("{name}: {number} of {} cells", overview.cells);
         let at = (x + 20.0, y - 1.0);
-        canvas.text(Label {
+        canvas.text(CanvasLabel {
             text: &text,
             at,
             anchor: Anchor::Start,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::canvas::{Anchor, Canvas, Label, Rgb};
+use super::canvas::{Anchor, Canvas, CanvasLabel, Rgb};
 use super::font::Place;
 use super::image;
 
@@ -61,7 +61,7 @@ impl Canvas for Svg {
         );
     }
 
-    fn text(&mut self, label: Label<'_>) {
+    fn text(&mut self, label: CanvasLabel<'_>) {
         let anchor = match label.anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
