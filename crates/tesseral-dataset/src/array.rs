@@ -406,6 +406,23 @@ impl Array {
         Ok(())
     }
 
+    /// Returns whether a selection of a dense array can contain cells that match a condition on its fields, by the statistics of its
+    /// chunks. Reads no cells: `true` does not promise any.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for a syntax error and for sparse arrays; `NotFound` for unknown names.
+    pub fn may_match(&self, selection: &Selection, condition: &str) -> Result<bool> {
+        let schema = self.schema();
+        if schema.sparse {
+            return Err(
+                Error::invalid("conditions of sparse arrays are tested cell by cell").in_array(self.name())
+            );
+        }
+        let request =
+            Request { condition: Some(crate::filter::parse(schema, condition)?), ..self.request(selection) };
+        Ok(tesseral_engine::may_hold(&self.handle, &request, selection))
+    }
+
     /// Returns whether cells of a selection of a dense array are unwritten.
     ///
     /// # Errors

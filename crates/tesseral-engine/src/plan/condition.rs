@@ -314,8 +314,9 @@ pub(crate) fn any_chunk(handle: &Handle, request: &Request, may: impl Fn(&Planne
     plan.chunks.is_empty() || !covered || plan.chunks.iter().any(may)
 }
 
-/// Returns whether a part of a dense array can contain a cell that matches the request's condition.
-pub(crate) fn may_hold(handle: &Handle, request: &Request, part: &Selection) -> bool {
+/// Returns whether a part of a dense array can contain a cell that matches the request's condition, by the statistics of its chunks.
+/// Reads no cells.
+pub fn may_hold(handle: &Handle, request: &Request, part: &Selection) -> bool {
     let Some(condition) = &request.condition else { return true };
     let request = Request { target: Target::Cells(part.clone()), condition: None, ..request.clone() };
     any_chunk(handle, &request, |chunk| {
