@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict};
 use tesseral::{Container, Limits, Open, TimeRange};
-use tesseral_store::ReadMode;
+use tesseral_store::{Bytes, MemoryStore, ReadMode, Store};
 
 use crate::error::OrRaise;
 use crate::view::View;
@@ -43,7 +44,7 @@ pub(crate) fn opener(
 #[pymethods]
 impl Source {
     #[new]
-    #[pyo3(signature = (path, as_of=None, memory=None, key=None, digests=true, map=true, max_expansion=None, storage=None))]
+    #[pyo3(signature = (path, as_of=None, memory=None, key=None, digests=true, map=true, max_expansion=None, storage=None, content=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -55,6 +56,7 @@ impl Source {
         map: bool,
         max_expansion: Option<u64>,
         storage: Option<BTreeMap<String, String>>,
+        content: Option<PyBackedBytes>,
     ) -> PyResult<Self> {
         runtime::home();
         let mut open = opener(as_of, memory, key, digests, map);
@@ -64,7 +66,16 @@ impl Source {
         if let Some(bytes) = max_expansion {
             open = open.limits(Limits::default().with_expansion(bytes));
         }
-        let container = py.detach(|| open.open(&path)).or_raise(py)?;
+        // The bytes of a file, which the path only names.
+        let content = content.map(|bytes| -> Arc<dyn Store> {
+            Arc::new(MemoryStore::with_object(path.to_string_lossy(), Bytes::from_owner(bytes)))
+        });
+        let container = py
+            .detach(|| match content {
+                Some(store) => open.open_store(store),
+                None => open.open(&path),
+            })
+            .or_raise(py)?;
         Ok(Self { container: Arc::new(container) })
     }
 

@@ -74,7 +74,18 @@ def test_import_brings_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     brought = {name.split(".")[0] for name in done.stdout.split()}
     assert "tesseral" in brought
-    assert not brought & {"dask", "distributed", "pandas", "pyarrow", "xarray", "zarr"}, brought
+    assert not brought & {"dask", "distributed", "pandas", "polars", "pyarrow", "xarray", "zarr"}, brought
+    assert not brought & {"asyncio", "dataclasses", "html", "json", "shutil", "tempfile", "threading"}, brought
+    own = {name for name in done.stdout.split() if name.startswith("tesseral.")}
+    assert len(own) < 10, own
+
+
+def test_what_is_loaded_on_first_use_is_there():
+    assert set(tesseral.__all__) <= set(dir(tesseral))
+    for name in tesseral.__all__:
+        assert getattr(tesseral, name) is not None, name
+    with pytest.raises(AttributeError, match="nope"):
+        tesseral.nope
 
 
 def test_wheel_is_small():

@@ -12,11 +12,10 @@ array([2., 3.])
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._array import Array, Field
 from ._container import Container, open
-from ._edit import Consolidated, Vacuumed, Version, append, consolidate, delete, log, set_attrs, vacuum
 from ._errors import (
     ChangedError,
     CorruptError,
@@ -32,11 +31,24 @@ from ._errors import (
     UnsupportedError,
 )
 from ._native import __version__, recognize
-from ._table import write_cells
-from ._tools import Converted, Copied, Difference, Finding, Recovered, Report, convert, copy, diff, recover, verify
-from ._write import Session, WritableArray, create, write
+
+if TYPE_CHECKING:
+    from ._edit import Consolidated, Vacuumed, Version, append, consolidate, delete, log, set_attrs, vacuum
+    from ._table import write_cells
+    from ._tools import Converted, Copied, Difference, Finding, Recovered, Report, convert, copy, diff, recover, verify
+    from ._write import Session, WritableArray, create, write
 
 recognise = recognize  # The former spelling.
+
+# Loaded on first use: reading a file needs none of them, and some need other packages.
+_LAZY = {
+    "_edit": ("Consolidated", "Vacuumed", "Version", "append", "consolidate", "delete", "log", "set_attrs", "vacuum"),
+    "_table": ("write_cells",),
+    "_tools": ("Converted", "Copied", "Difference", "Finding", "Recovered", "Report", "convert", "copy", "diff", "recover", "verify"),
+    "_write": ("Session", "WritableArray", "create", "write"),
+}
+_MODULE_OF = {name: module for module, names in _LAZY.items() for name in names}
+_SUBMODULES = ("dask", "tensogram", "xarray", "zarr")
 
 __all__ = [
     "Array",
@@ -87,12 +99,19 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded on first use: these modules need optional packages or are slow to import.
-    if name in ("xarray", "dask", "zarr", "tensogram"):
-        from importlib import import_module
+    from importlib import import_module
 
+    if name in _SUBMODULES:
         return import_module(f".{name}", __name__)
+    if name in _MODULE_OF:
+        found = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
+        globals()[name] = found
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_SUBMODULES})
 
 
 if "xarray" in sys.modules:

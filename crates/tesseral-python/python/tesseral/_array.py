@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import _gather, _reduce, _rows, _show
-from ._coords import Coords, along, as_text
+from . import _reduce, _rows
+from ._coords import OF_CONTAINER, Coords, along, as_text
 from ._errors import InvalidRequestError
-from ._write import OF_CONTAINER
 
 if TYPE_CHECKING:
+    import dask.array
+
     from ._container import Container
     from ._native import View
 
@@ -149,6 +150,16 @@ class Array(_reduce.Reducible):
         return self._view.fill
 
     @property
+    def fill_value(self) -> Any:
+        """The same as `fill`, by the name that zarr and h5py have for it."""
+        return self._view.fill
+
+    @property
+    def nbytes_stored(self) -> int:
+        """Size of the stored chunks that hold the cells, in bytes."""
+        return sum(stored for _, _, stored, _, _ in self._view.chunk_table())
+
+    @property
     def missing(self) -> tuple[Any, ...]:
         """The values that are declared to mean "missing" (`_FillValue`, `missing_value`, `fill_value`), in the array's dtype."""
         return tuple(self._view.missing)
@@ -189,15 +200,38 @@ class Array(_reduce.Reducible):
         """Reads cells as by indexing, into `out` if it is given: an array with the shape and dtype of the result."""
         return self._view.get(key, out)
 
+    async def read_async(self, key: Any = Ellipsis, *, out: np.ndarray[Any, Any] | None = None) -> Any:
+        """As `read`, in a thread, while the event loop goes on: `await array.read_async(0)`."""
+        import asyncio
+
+        return await asyncio.to_thread(self.read, key, out=out)
+
+    def to_dask(self, chunks: Any = None, nbytes: int = BLOCK) -> dask.array.Array:
+        """The cells as a lazy Dask array, in blocks of whole chunks of about `nbytes` unless `chunks` are given."""
+        from .dask import from_array
+
+        return from_array(self, nbytes, chunks)
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        """Replaces cells of an array whose format has versions (TileDB), as a new version. The container shows it from now on; other arrays
+        that were taken from it before do not."""
+        if type(key) is str:
+            raise TypeError("fields are replaced one by one: array[name][...] = values")
+        self._container._replace(self, key, values)
+
     @property
     def oindex(self) -> Any:
         """Orthogonal indexing with lists and masks along each axis."""
-        return _Indexer(self._view, _gather.outer)
+        from ._gather import outer
+
+        return _Indexer(self._view, outer)
 
     @property
     def vindex(self) -> Any:
         """Point indexing with lists of positions, one per axis."""
-        return _Indexer(self._view, _gather.vector)
+        from ._gather import vector
+
+        return _Indexer(self._view, vector)
 
     def view(self) -> np.ndarray[Any, Any]:
         """Returns the cells as a read-only view of the memory-mapped file. Raises ValueError if their layout does not allow it."""
@@ -223,7 +257,9 @@ class Array(_reduce.Reducible):
         if narrowed is None and self.sparse:
             raise InvalidRequestError("a sparse array is narrowed by numbers and slices, not by lists", array=self.name)
         if narrowed is None:
-            return _gather.outer(self._view, tuple(items))
+            from ._gather import outer
+
+            return outer(self._view, tuple(items))
         return Array(self._container, narrowed)
 
     def sel(self, indexers: Mapping[str, Any] | None = None, *, method: str | None = None, **kwargs: Any) -> Any:
@@ -426,10 +462,14 @@ class Array(_reduce.Reducible):
     # Representation
 
     def __repr__(self) -> str:
-        return _show.array_text(self)
+        from ._show import array_text
+
+        return array_text(self)
 
     def _repr_html_(self) -> str:
-        return _show.array_html(self)
+        from ._show import array_html
+
+        return array_html(self)
 
 
 def _times(view: View, numbers: np.ma.MaskedArray[Any, Any], attrs: Mapping[str, Any]) -> np.ma.MaskedArray[Any, Any]:

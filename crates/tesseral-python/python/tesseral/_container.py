@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import builtins
 import datetime
-import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from . import _native, _show
+from . import _native
 from ._array import Array
-from ._errors import ChangedError, InvalidRequestError, NotFoundError
-from ._write import OF_CONTAINER
+from ._coords import OF_CONTAINER
+from ._errors import ChangedError, InvalidRequestError, NotFoundError, TesseralError, UnsupportedError
 
 if TYPE_CHECKING:
     import xarray as xr
 
 #: Environment variable with the path of the key file of encrypted arrays.
 KEY_FILE = "TESSERAL_KEY_FILE"
+Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes]"
 AsOf = "int | str | datetime.datetime | np.datetime64 | tuple[Any, Any] | None"
 
 
@@ -83,8 +82,7 @@ class KeySource:
         return KeySource, (self._call, self._file)
 
 
-@dataclass(frozen=True)
-class Pinned:
+class Pinned(NamedTuple):
     """Arguments to reopen the same state, in this process or on another machine with access to the path."""
 
     url: str
@@ -95,6 +93,7 @@ class Pinned:
     digests: bool
     max_expansion: int | None = None
     storage_options: tuple[tuple[str, str], ...] = ()
+    content: bytes | None = None
 
     def open(self) -> Container:
         if self.stamp is not None and _stamp(self.url) != self.stamp:
@@ -107,10 +106,11 @@ class Pinned:
             self.digests,
             self.max_expansion,
             dict(self.storage_options),
+            self.content,
         )
 
     def token(self) -> tuple[Any, ...]:
-        return (self.url, self.as_of, self.stamp)
+        return (self.url, self.as_of, self.stamp, self.content)
 
 
 def _is_url(url: str) -> bool:
@@ -155,22 +155,31 @@ class Container(Mapping[str, Array]):
         digests: bool = True,
         max_expansion: int | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        content: bytes | None = None,
     ) -> None:
         now = int(time.time() * 1000)
         storage = storage_settings(storage_options)
-        self._source = _native.Source(
-            url, as_of, memory_limit, key.read(), digests, max_expansion=max_expansion, storage=storage
+        self._opened: _native.Source | None = _native.Source(
+            url, as_of, memory_limit, key.read(), digests, max_expansion=max_expansion, storage=storage, content=content
         )
         path = url[7:] if url.startswith("file://") else url
-        self._url = url if _is_url(url) else os.path.abspath(path)
+        self._url = url if _is_url(url) or content is not None else os.path.abspath(path)
+        self._content = content
         self._storage = tuple((k, v) for k, v in storage.items() if not any(s in k.lower() for s in _SECRETS))
         self._as_of = as_of if as_of is not None or not self._source.versions else (0, now)
-        self._stamp = None if self._source.versions else _stamp(self._url)
+        self._is_present = as_of is None
+        self._stamp = None if self._source.versions or content is not None else _stamp(self._url)
         self._memory_limit = memory_limit
         self._key = key
         self._digests = digests
         self._max_expansion = max_expansion
         self._keys: dict[str, tuple[int, int]] | None = None
+
+    @property
+    def _source(self) -> _native.Source:
+        if self._opened is None:
+            raise InvalidRequestError(f"{self._url} was closed", path=self._url)
+        return self._opened
 
     def _pinned(self) -> Pinned:
         return Pinned(
@@ -182,6 +191,7 @@ class Container(Mapping[str, Array]):
             self._digests,
             self._max_expansion,
             self._storage,
+            self._content,
         )
 
     def _entries(self) -> dict[str, tuple[int, int]]:
@@ -237,6 +247,45 @@ class Container(Mapping[str, Array]):
         view = array._view
         return Array(self, self._source.view(view.index, fields.index(name)).restore(view.window), array._between)
 
+    def _replace(self, array: Array, key: Any, values: Any) -> None:
+        """Writes cells of an array as a new version, and opens it."""
+        from ._cast import exact
+        from ._edit import append
+
+        if not self._source.versions or self._content is not None:
+            error: TesseralError = UnsupportedError(f"replacing cells of a source of the format {self.format}", array=array.name, path=self._url)
+            error.hint = "write a new file with tesseral.write or tesseral.convert"
+            raise error
+        if array.sparse:
+            error = InvalidRequestError("cells of a sparse array have coordinates, not positions", array=array.name)
+            error.hint = "add them with tesseral.append"
+            raise error
+        if not self._is_present:
+            raise InvalidRequestError("the state at a time cannot be changed: open the container without as_of", array=array.name)
+        window = array._view.narrow(key)
+        if window is None or any(step != 1 and count > 1 for _, step, count, _ in window.window):
+            raise InvalidRequestError("cells are replaced in a box: integers and slices without steps", array=array.name)
+        region = tuple(slice(start, start + count) for start, _, count, _ in window.window)
+        shape = tuple(s.stop - s.start for s in region)
+
+        def boxed(cells: Any) -> Any:
+            return np.broadcast_to(cells, window.shape).reshape(shape)
+
+        given = values if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
+        plain = np.ma.getdata(given)
+        cells = boxed(exact(plain, array.dtype, array.name) if array.dtype.kind in "biufc" else plain.astype(array.dtype))
+        if isinstance(given, np.ma.MaskedArray):
+            cells = np.ma.MaskedArray(cells, mask=boxed(np.ma.getmaskarray(given)))
+        fields = list(array.fields)
+        whole = {name: self._source.view(array._view.index, number) for number, name in enumerate(fields)}
+        # A version holds all fields of its cells.
+        data = {name: cells if name == array.field else view.get(region) for name, view in whole.items()}
+        names = self._source.names()
+        append(self._url, data, region=region, array=names[array._view.index] if len(names) > 1 else None, key=self._key.read())
+        index, held = array._view.index, array._view.window
+        self._reopen()
+        array._view = self._source.view(index, fields.index(array.field)).restore(held)
+
     @property
     def url(self) -> str:
         """Path of the container."""
@@ -285,6 +334,8 @@ class Container(Mapping[str, Array]):
     @property
     def details(self) -> Any:
         """Format-specific details, as in the output of `tet info --json` under the format's id."""
+        import json
+
         return json.loads(self._source.details())
 
     def to_xarray(self, group: str | None = None, **decoding: Any) -> xr.Dataset:
@@ -305,11 +356,28 @@ class Container(Mapping[str, Array]):
         if self._stamp is not None and _stamp(self._url) != self._stamp:
             raise ChangedError(f"{self._url} changed since it was opened", path=self._url)
 
+    def close(self) -> None:
+        """Releases the file. Arrays that were taken from the container keep it open until they are released themselves."""
+        self._opened = None
+        self._keys = None
+        self.__dict__.pop("_variables", None)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the container was closed."""
+        return self._opened is None
+
+    def _reopen(self) -> None:
+        """Opens the present state, after a write."""
+        now = self._pinned()._replace(as_of=None, stamp=None).open()
+        self.close()
+        self._opened, self._as_of = now._opened, now._as_of
+
     def __enter__(self) -> Container:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        pass
+        self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self._pinned(),)
@@ -330,10 +398,16 @@ class Container(Mapping[str, Array]):
         return id(self)
 
     def __repr__(self) -> str:
-        return _show.container_text(self)
+        if self._opened is None:
+            return _native.escape(f"<tesseral.Container {self._url!r}, closed>")
+        from ._show import container_text
+
+        return container_text(self)
 
     def _repr_html_(self) -> str:
-        return _show.container_html(self)
+        from ._show import container_html
+
+        return container_html(self)
 
 
 def _paths(name: str) -> list[str]:
@@ -346,8 +420,27 @@ def _restore(pinned: Pinned) -> Container:
     return pinned.open()
 
 
+#: Name of a source that was opened from bytes.
+_IN_MEMORY = "<memory>"
+
+
+def _named(source: Source) -> tuple[str, bytes | None]:
+    """The path or URL of a source, and its bytes if it is not read from there."""
+    if isinstance(source, (str, os.PathLike)):
+        return os.fspath(source), None
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return _IN_MEMORY, bytes(source)
+    if not hasattr(source, "read"):
+        raise TypeError(f"expected a path, bytes or a binary file, not {type(source).__name__}")
+    content = source.read()
+    if not isinstance(content, bytes):
+        raise TypeError("expected a file that was opened in binary mode")
+    name = getattr(source, "name", None)
+    return name if isinstance(name, str) else _IN_MEMORY, content
+
+
 def open(
-    url: str | os.PathLike[str],
+    url: Source,
     as_of: Any = None,
     memory_limit: int | None = None,
     key: bytes | str | Callable[[], bytes] | None = None,
@@ -358,7 +451,7 @@ def open(
     storage_options: Mapping[str, Any] | None = None,
 ) -> Container:
     """Opens a file or folder of any supported format, detected by its content: a path, or a URL (`s3://`, `gs://`, `az://`,
-    `http://`, `https://`).
+    `http://`, `https://`), the bytes of a file, or an open binary file, which is read whole.
 
     `as_of` reads the state at a time, for formats with versions: milliseconds since 1970, a date or datetime, or a pair of them.
     `memory_limit` bounds the bytes of every result. `digests=False` disables the verification of digests. `max_expansion` accepts
@@ -372,12 +465,14 @@ def open(
     is taken from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`). Pickled handles leave credentials out: other processes take
     their own from the environment.
     """
+    path, content = _named(url)
     return Container(
-        os.fspath(url),
+        path,
         time_range(as_of),
         memory_limit,
         KeySource(key, key_file),
         digests,
         max_expansion,
         storage_options,
+        content,
     )

@@ -13,6 +13,9 @@ from . import _native
 if TYPE_CHECKING:
     from ._native import View
 
+#: Prefix of container attributes that arrays store.
+OF_CONTAINER = "container:"
+
 _INTEGER = re.compile(r"[+-]?\d+\Z")
 _DATE = re.compile(r"-?\d{4,}-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d+)?)?)?)?)?Z?\Z")
 

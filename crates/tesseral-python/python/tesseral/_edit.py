@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -101,6 +100,8 @@ def append(
 
 def _append_message(path: str, format: str, data: Any, options: Mapping[str, Any]) -> None:
     file = _native.MessageFile(path)
+    import tempfile
+
     with tempfile.TemporaryDirectory() as folder:
         made = os.path.join(folder, "message")
         write(made, data, format=format, **options)

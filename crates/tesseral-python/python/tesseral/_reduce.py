@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from ._array import Array
 
 
+#: Default of `out`: not even None was given.
+_ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "..."})()
+
+
 class Histogram(NamedTuple):
     """Counts of values in equal bins, along the last axis of `counts`, and the edges of the bins."""
 
@@ -101,44 +105,46 @@ class Reducible:
     def _ask(self, what: str | Sequence[str], axis: Any, **how: Any) -> list[Any]:
         raise NotImplementedError
 
-    def _one(self, what: str, axis: Any, dtype: Any = None, out: Any = None, keepdims: bool = False, **how: Any) -> Any:
+    def _one(self, what: str, axis: Any, dtype: Any = None, out: Any = _ABSENT, keepdims: bool = False, **how: Any) -> Any:
+        if out is not _ABSENT:
+            how.setdefault("skipna", False)
         [result] = self._ask(what, axis, keepdims=keepdims, **how)
         if dtype is not None:
             result = result.astype(dtype)
-        if out is not None:
+        if out is not _ABSENT and out is not None:
             np.copyto(out, result)
             return out
         return result
 
-    # `dtype` and `out` are the arguments of NumPy's functions, so that np.mean(array) works.
+    # NumPy's functions pass `out`, also without one: np.mean(array) follows NumPy, where NaN makes the result NaN.
 
-    def sum(self, axis: Any = None, dtype: Any = None, out: Any = None, **how: Any) -> Any:
+    def sum(self, axis: Any = None, dtype: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
         """Exact sum: an integer, or rounded once to float64. `weights` as for `mean`."""
         return self._one("sum", axis, dtype, out, **how)
 
-    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None, **how: Any) -> Any:
+    def mean(self, axis: Any = None, dtype: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
         """Mean as float64, rounded once; NaN without valid cells.
 
         `weights` names a variable along some of the dimensions, or is `"cos(lat)"`: the cosine of coordinates in degrees."""
         return self._one("mean", axis, dtype, out, **how)
 
-    def min(self, axis: Any = None, out: Any = None, **how: Any) -> Any:
+    def min(self, axis: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
         """Minimum; NaN or masked without valid cells."""
         return self._one("min", axis, None, out, **how)
 
-    def max(self, axis: Any = None, out: Any = None, **how: Any) -> Any:
+    def max(self, axis: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
         """Maximum; NaN or masked without valid cells."""
         return self._one("max", axis, None, out, **how)
 
-    def std(self, axis: Any = None, dtype: Any = None, out: Any = None, *, ddof: float = 0, **how: Any) -> Any:
+    def std(self, axis: Any = None, dtype: Any = None, out: Any = _ABSENT, *, ddof: float = 0, **how: Any) -> Any:
         """Standard deviation as float64, rounded once; NaN without valid cells. `weights` as for `mean`, with `ddof=0`."""
         return self._one("std", axis, dtype, out, ddof=ddof, **how)
 
-    def var(self, axis: Any = None, dtype: Any = None, out: Any = None, *, ddof: float = 0, **how: Any) -> Any:
+    def var(self, axis: Any = None, dtype: Any = None, out: Any = _ABSENT, *, ddof: float = 0, **how: Any) -> Any:
         """Variance as float64, rounded once; NaN without valid cells. `weights` as for `mean`, with `ddof=0`."""
         return self._one("var", axis, dtype, out, ddof=ddof, **how)
 
-    def prod(self, axis: Any = None, dtype: Any = None, out: Any = None, **how: Any) -> Any:
+    def prod(self, axis: Any = None, dtype: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
         """Product: an integer while it has at most 128 bits, otherwise float64, rounded once."""
         return self._one("product", axis, dtype, out, **how)
 
@@ -146,19 +152,19 @@ class Reducible:
         """Number of cells that are neither null, nor the declared missing value, nor NaN."""
         return self._one("count", axis, **how)
 
-    def any(self, axis: Any = None, out: Any = None, **how: Any) -> Any:
+    def any(self, axis: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
         """Whether any value differs from 0."""
         return self._one("any", axis, None, out, **how)
 
-    def all(self, axis: Any = None, out: Any = None, **how: Any) -> Any:
+    def all(self, axis: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
         """Whether all values differ from 0."""
         return self._one("all", axis, None, out, **how)
 
-    def argmin(self, axis: Any = None, out: Any = None, **how: Any) -> Any:
+    def argmin(self, axis: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
         """Position of the first minimum along the axes, row-major; masked without valid cells."""
         return self._one("argmin", axis, None, out, **how)
 
-    def argmax(self, axis: Any = None, out: Any = None, **how: Any) -> Any:
+    def argmax(self, axis: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
         """Position of the first maximum along the axes, row-major; masked without valid cells."""
         return self._one("argmax", axis, None, out, **how)
 
@@ -174,7 +180,7 @@ class Reducible:
         """Most frequent value, the smallest of several."""
         return self._one("mode", axis, **how)
 
-    def median(self, axis: Any = None, out: Any = None, **how: Any) -> Any:
+    def median(self, axis: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
         """Median as float64. `sketch=0.01` approximates it in little memory, with at most this relative error."""
         return self._one("median", axis, None, out, **how)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from . import _native
@@ -105,6 +104,8 @@ def _picture(array: Array) -> str:
 
 
 def _table(rows: list[tuple[str, Any]]) -> str:
+    from html import escape
+
     cells = "".join(
         f'<tr><th style="text-align:left">{escape(safe(a))}</th><td style="text-align:left">{escape(safe(b))}</td></tr>' for a, b in rows
     )
@@ -112,6 +113,8 @@ def _table(rows: list[tuple[str, Any]]) -> str:
 
 
 def array_html(array: Array) -> str:
+    from html import escape
+
     attrs = [(name, str(value)[:200]) for name, value in list(array.attrs.items())[:_SHOWN]]
     more = f"<details><summary>attributes</summary>{_table(attrs)}</details>" if attrs else ""
     return (
@@ -121,6 +124,10 @@ def array_html(array: Array) -> str:
 
 
 def container_html(container: Container) -> str:
+    from html import escape
+
+    if container.closed:
+        return f"<pre>{escape(repr(container))}</pre>"
     rows = []
     for name in list(container)[:_SHOWN]:
         rows.append((name, _line(container, name)[len(name) :].strip()))

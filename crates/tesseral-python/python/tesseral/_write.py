@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import threading
@@ -14,14 +13,12 @@ import numpy as np
 
 from . import _native
 from ._cast import exact
-from ._coords import as_text
+from ._coords import OF_CONTAINER, as_text
 from ._errors import InvalidRequestError, UnsupportedError
 from ._gather import expand
 
 Codec = "str | Sequence[str | tuple[str, Mapping[str, Any]]] | None"
 _CHUNK = 4 << 20
-# Prefix of container attributes that arrays store.
-OF_CONTAINER = "container:"
 
 
 def _codecs(codec: Any) -> list[tuple[str, Mapping[str, Any]]]:
@@ -408,6 +405,8 @@ def create(path: str | os.PathLike[str], format: Any = "", *, overwrite: bool = 
 def declared(path: str | os.PathLike[str], schema: Mapping[str, Any], overwrite: bool, options: Mapping[str, Any]) -> _native.Writer:
     """Starts an empty array."""
     target = os.fspath(path)
+    import json
+
     return _native.declare(target, json.dumps(schema, default=_plain), "", overwrite, dict(options))
 
 

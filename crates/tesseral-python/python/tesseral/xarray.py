@@ -197,7 +197,8 @@ class _Builder:
         for name, array in self.tiled.items():
             widest[alike[name]] = max(widest.get(alike[name], 1), array.dtype.itemsize)
         for name, array in self.tiled.items():
-            blocks = block_shape(array, _block_size(), widest[alike[name]])
+            itemsize = widest[alike[name]]
+            blocks = block_shape(array, _block_size(array.size * itemsize), itemsize)
             variable = self.variables[name]
             variable.encoding["preferred_chunks"] = _Preferred(
                 zip(variable.dims, array.chunks or ()), dict(zip(variable.dims, blocks))
@@ -230,10 +231,17 @@ class _Preferred(dict[Any, int]):
         return _Preferred, (dict(self), self._blocks)
 
 
-def _block_size() -> int:
-    """Block size in bytes: that of Dask's configuration if it is imported, so that `chunks={}` and `chunks="auto"` agree."""
+# Tasks that an array is divided into before blocks grow, and the smallest block, in bytes. A task takes about a millisecond.
+_TASKS = 120
+_SMALL_BLOCK = 8 << 20
+
+
+def _block_size(nbytes: int) -> int:
+    """Size of the blocks of an array, in bytes: small ones, of which the working memory of tasks is a multiple, unless they would be many.
+    At most what Dask is configured for, so that `chunks={}` and `chunks="auto"` agree for large arrays."""
     dask = sys.modules.get("dask")
-    return BLOCK if dask is None else int(dask.utils.parse_bytes(dask.config.get("array.chunk-size", BLOCK)))
+    largest = BLOCK if dask is None else int(dask.utils.parse_bytes(dask.config.get("array.chunk-size", BLOCK)))
+    return min(largest, max(_SMALL_BLOCK, nbytes // _TASKS))
 
 
 def _encoding(array: Array) -> dict[str, Any]:
