@@ -411,6 +411,13 @@ impl View {
         py.detach(|| array.has_gaps(&array.all()?)).or_raise(py)
     }
 
+    /// Whether cells of the window can match a condition, by the statistics of their chunks.
+    fn may_match(&self, py: Python<'_>, condition: &str) -> PyResult<bool> {
+        let array = self.array().or_raise(py)?;
+        let selection = index::selection(&self.window, &self.shape).or_raise(py)?;
+        py.detach(|| array.may_match(&selection, condition)).or_raise(py)
+    }
+
     /// Whether the array's axis of an axis of the window has labels.
     fn has_labels(&self, axis: usize) -> PyResult<bool> {
         Ok(self.array.has_labels(self.axis(axis)?.0))

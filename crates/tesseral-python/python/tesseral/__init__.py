@@ -34,6 +34,7 @@ from ._native import __version__, recognize
 
 if TYPE_CHECKING:
     from ._edit import Consolidated, Vacuumed, Version, append, consolidate, delete, log, set_attrs, vacuum
+    from ._frames import Dataset, Grid, dataset, from_table, scan
     from ._table import write_cells
     from ._tools import Converted, Copied, Difference, Finding, Recovered, Report, convert, copy, diff, recover, verify
     from ._write import Session, WritableArray, create, write
@@ -43,6 +44,7 @@ recognise = recognize  # The former spelling.
 # Loaded on first use: reading a file needs none of them, and some need other packages.
 _LAZY = {
     "_edit": ("Consolidated", "Vacuumed", "Version", "append", "consolidate", "delete", "log", "set_attrs", "vacuum"),
+    "_frames": ("Dataset", "Grid", "dataset", "from_table", "scan"),
     "_table": ("write_cells",),
     "_tools": ("Converted", "Copied", "Difference", "Finding", "Recovered", "Report", "convert", "copy", "diff", "recover", "verify"),
     "_write": ("Session", "WritableArray", "create", "write"),
@@ -58,11 +60,13 @@ __all__ = [
     "Converted",
     "Copied",
     "CorruptError",
+    "Dataset",
     "Difference",
     "Field",
     "FileMissingError",
     "Finding",
     "FormatError",
+    "Grid",
     "InternalError",
     "InvalidRequestError",
     "IoError",
@@ -83,13 +87,16 @@ __all__ = [
     "convert",
     "copy",
     "create",
+    "dataset",
     "delete",
     "diff",
+    "from_table",
     "log",
     "open",
     "recognise",
     "recognize",
     "recover",
+    "scan",
     "set_attrs",
     "vacuum",
     "verify",

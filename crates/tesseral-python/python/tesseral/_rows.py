@@ -103,20 +103,22 @@ def to_pandas(array: Array, columns: Columns) -> Any:
 
 
 def to_arrow(array: Array, columns: Columns) -> Any:
-    """Converts columns to a pyarrow table through Arrow's C interface."""
+    """Converts columns to a pyarrow table."""
     import pyarrow as pa
+
+    from . import _arrow
 
     enumerations = array._view.enumerations()
     out = {}
     for name, cells in columns.items():
-        hidden = np.ma.getmaskarray(cells) if isinstance(cells, np.ma.MaskedArray) else None
-        values = cells.data if isinstance(cells, np.ma.MaskedArray) else cells
+        type = _arrow.arrow_type(cells.dtype, "")
         if name in enumerations:
             _, labels, ordered = enumerations[name]
-            codes = pa.array(values.astype(np.int32), mask=hidden)
-            out[name] = pa.DictionaryArray.from_arrays(codes, pa.array(list(labels)), ordered=ordered)
-        elif values.dtype.kind in "SV":
-            out[name] = pa.array(values.astype(object).tolist(), mask=hidden)
+            out[name] = _arrow.labeled_array(cells, labels, ordered)
+        elif type is not None:
+            out[name] = _arrow.arrow_array(cells, type)
         else:
-            out[name] = pa.array(values, mask=hidden)
+            values = np.ma.getdata(cells)
+            mask = np.ma.getmaskarray(cells) if isinstance(cells, np.ma.MaskedArray) else None
+            out[name] = pa.array(values.tolist() if values.dtype.kind in "OV" else values, mask=mask)
     return pa.table(out)
