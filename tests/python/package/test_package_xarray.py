@@ -4,6 +4,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import dask
 import numpy as np
@@ -90,6 +91,29 @@ def test_dask_chunks_are_few_and_whole(arrays):
     ds = xr.open_dataset(arrays["raw.tet"]._container.url, chunks={})
     assert ds.a.chunks == ((7,), (5,), (6,))
     np.testing.assert_array_equal(ds.a.values, cells())
+
+
+def test_blocks_grow_with_the_array():
+    from tesseral.xarray import _block_size
+
+    # The working memory of tasks is a multiple of their blocks; a graph of a million tasks is slower than the work.
+    assert [_block_size(n << 20) >> 20 for n in (1, 250, 1200, 16_000, 10**6)] == [8, 8, 10, 128, 128]
+    with dask.config.set({"array.chunk-size": "1MiB"}):
+        assert _block_size(10**9) == 1 << 20
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux lists maps")
+def test_files_are_not_mapped(arrays):
+    """Pages of a map count as memory of the process."""
+    path = arrays["raw.tet"]._container.url
+    here = Path(path).with_name("unmapped.tet")
+    here.write_bytes(Path(path).read_bytes())
+    ds = xr.open_dataset(here, chunks={})
+    np.testing.assert_array_equal(ds.a.values, cells())
+    assert here.name not in Path("/proc/self/maps").read_text()
+    mapped = tesseral.open(here)
+    np.testing.assert_array_equal(mapped["a"][...], cells())
+    assert here.name in Path("/proc/self/maps").read_text()
 
 
 @pytest.mark.filterwarnings("error")

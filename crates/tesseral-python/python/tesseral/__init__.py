@@ -50,7 +50,7 @@ _LAZY = {
     "_write": ("Session", "WritableArray", "create", "write"),
 }
 _MODULE_OF = {name: module for module, names in _LAZY.items() for name in names}
-_SUBMODULES = ("dask", "tensogram", "xarray", "zarr")
+_SUBMODULES = ("dask", "xarray", "zarr", "tensogram")
 
 __all__ = [
     "Array",

@@ -430,6 +430,20 @@ class Array(_reduce.Reducible):
             results = [np.reshape(result, shape) for result in results]
         return results
 
+    def argmin(self, axis: Any = None, out: Any = _reduce._ABSENT, **how: Any) -> Any:
+        """Position of the first minimum along the axes, row-major; masked without valid cells. `np.argmin` finds the first NaN instead."""
+        return self._first("argmin", axis, out, **how)
+
+    def argmax(self, axis: Any = None, out: Any = _reduce._ABSENT, **how: Any) -> Any:
+        """Position of the first maximum along the axes, row-major; masked without valid cells. `np.argmax` finds the first NaN instead."""
+        return self._first("argmax", axis, out, **how)
+
+    def _first(self, what: str, axis: Any, out: Any, **how: Any) -> Any:
+        if out is not _reduce._ABSENT and self.dtype.kind in "fc":
+            # Called by NumPy, for which NaN is both the least and the greatest number.
+            return getattr(np, what)(np.asarray(self), axis=axis, out=out, **how)
+        return self._one(what, axis, None, out, **how)
+
     def groupby(self, by: str) -> _reduce.GroupBy:
         """Groups cells by a part of their time, in the calendar of the coordinates: `groupby("time.month").mean()`.
 

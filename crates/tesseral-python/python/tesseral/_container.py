@@ -94,6 +94,7 @@ class Pinned(NamedTuple):
     max_expansion: int | None = None
     storage_options: tuple[tuple[str, str], ...] = ()
     content: bytes | None = None
+    mapped: bool = True
 
     def open(self) -> Container:
         if self.stamp is not None and _stamp(self.url) != self.stamp:
@@ -107,6 +108,7 @@ class Pinned(NamedTuple):
             self.max_expansion,
             dict(self.storage_options),
             self.content,
+            self.mapped,
         )
 
     def token(self) -> tuple[Any, ...]:
@@ -156,15 +158,17 @@ class Container(Mapping[str, Array]):
         max_expansion: int | None = None,
         storage_options: Mapping[str, Any] | None = None,
         content: bytes | None = None,
+        mapped: bool = True,
     ) -> None:
         now = int(time.time() * 1000)
         storage = storage_settings(storage_options)
         self._opened: _native.Source | None = _native.Source(
-            url, as_of, memory_limit, key.read(), digests, max_expansion=max_expansion, storage=storage, content=content
+            url, as_of, memory_limit, key.read(), digests, mapped, max_expansion, storage, content
         )
         path = url[7:] if url.startswith("file://") else url
         self._url = url if _is_url(url) or content is not None else os.path.abspath(path)
         self._content = content
+        self._mapped = mapped
         self._storage = tuple((k, v) for k, v in storage.items() if not any(s in k.lower() for s in _SECRETS))
         self._as_of = as_of if as_of is not None or not self._source.versions else (0, now)
         self._is_present = as_of is None
@@ -192,6 +196,7 @@ class Container(Mapping[str, Array]):
             self._max_expansion,
             self._storage,
             self._content,
+            self._mapped,
         )
 
     def _entries(self) -> dict[str, tuple[int, int]]:
@@ -449,6 +454,7 @@ def open(
     digests: bool = True,
     max_expansion: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    mapped: bool = True,
 ) -> Container:
     """Opens a file or folder of any supported format, detected by its content: a path, or a URL (`s3://`, `gs://`, `az://`,
     `http://`, `https://`), the bytes of a file, or an open binary file, which is read whole.
@@ -464,6 +470,9 @@ def open(
     `storage_options` has credentials, endpoints and other settings of object stores, with the names of fsspec or obstore; the rest
     is taken from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`). Pickled handles leave credentials out: other processes take
     their own from the environment.
+
+    `mapped=False` reads local files instead of mapping them into memory: pages of a map count as memory of the process while the system has no
+    other use for it.
     """
     path, content = _named(url)
     return Container(
@@ -475,4 +484,5 @@ def open(
         max_expansion,
         storage_options,
         content,
+        mapped,
     )

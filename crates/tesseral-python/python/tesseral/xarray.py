@@ -298,6 +298,7 @@ class TesseralBackendEntrypoint(BackendEntrypoint):
             key=key,
             key_file=key_file,
             storage_options=storage_options,
+            mapped=False,
         )
         return dataset_of(
             container,
@@ -331,6 +332,7 @@ class TesseralBackendEntrypoint(BackendEntrypoint):
             key=key,
             key_file=key_file,
             storage_options=storage_options,
+            mapped=False,
         )
         return _datasets_of(container, group, **decoding)
 

@@ -1,0 +1,130 @@
+"""What users of NumPy, h5py, zarr and xarray try first."""
+
+import asyncio
+import io
+import pickle
+
+import numpy as np
+import pytest
+import tesseral
+
+VALUES = np.arange(24.0).reshape(4, 6)
+
+
+@pytest.fixture
+def holed():
+    cells = VALUES.copy()
+    cells[1, 2] = np.nan
+    return cells
+
+
+def written(path, cells, **options):
+    tesseral.write(path, {"a": cells}, dims=("y", "x"), chunks=(2, 3), overwrite=True, **options)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.tet", "a.tgm", "a.tdb"])
+def test_functions_of_numpy_follow_numpy(tmp_path, holed, name):
+    options = {"format": "tiledb"} if name == "a.tdb" else {}
+    array = tesseral.open(written(tmp_path / name, holed, **options))["a"]
+    for function in (np.mean, np.sum, np.min, np.max, np.std, np.var, np.prod, np.argmin, np.argmax, np.any, np.all):
+        for axis in (None, 0, 1):
+            np.testing.assert_allclose(function(array, axis=axis), function(holed, axis=axis), rtol=1e-14, err_msg=f"{function} {axis}")
+    for function in (np.nanmean, np.nansum, np.nanmin, np.nanmax, np.nanstd):
+        np.testing.assert_allclose(function(array, axis=0), function(holed, axis=0), rtol=1e-14, err_msg=str(function))
+    # Methods skip NaN, as those of xarray; skipna decides.
+    assert array.mean() == np.nanmean(holed) and np.isnan(array.mean(skipna=False)) and array.argmax() == 23
+    out = np.empty(6)
+    assert np.mean(array, axis=0, out=out) is out and np.isnan(out[2])
+
+
+def test_cells_of_a_format_with_versions_are_replaced(tmp_path):
+    container = tesseral.open(written(tmp_path / "a.tdb", VALUES, format="tiledb"))
+    array, want = container["a"], VALUES.copy()
+    before = tesseral.open(tmp_path / "a.tdb")["a"]
+    for key, cells in [((1, 2), -5.0), (slice(0, 2), 7), ((slice(1, 4), 5), np.arange(3.0)), ((..., slice(2, 4)), np.ones((4, 2)))]:
+        array[key] = want[key] = cells
+        np.testing.assert_array_equal(array[...], want)
+        np.testing.assert_array_equal(container["a"][...], want)
+    corner = array.isel(y=slice(2, 4), x=slice(4, 6))
+    corner[0] = want[2, 4:6] = [8, 9]
+    np.testing.assert_array_equal(tesseral.open(tmp_path / "a.tdb")["a"][...], want)
+    np.testing.assert_array_equal(before[...], VALUES)
+    with pytest.raises(tesseral.InvalidRequestError, match="box"):
+        array[::2] = 0
+    with pytest.raises(tesseral.InvalidRequestError, match="box"):
+        array[[0, 1]] = 0
+    with pytest.raises(ValueError):
+        array[0] = np.zeros(5)
+    earlier = tesseral.open(tmp_path / "a.tdb", as_of="2100-01-01")["a"]
+    with pytest.raises(tesseral.InvalidRequestError, match="as_of"):
+        earlier[0] = 0
+    np.testing.assert_array_equal(tesseral.open(tmp_path / "a.tdb")["a"][...], want)
+
+
+@pytest.mark.parametrize("name", ["a.tet", "a.tgm", "a.nc"])
+def test_cells_of_other_formats_are_not_replaced(tmp_path, name):
+    path = written(tmp_path / "a.tet", VALUES)
+    if name != "a.tet":
+        tesseral.convert(path, tmp_path / name)
+    array = tesseral.open(tmp_path / name)["a"]
+    with pytest.raises(tesseral.UnsupportedError, match="replacing") as raised:
+        array[0] = 0
+    assert "tesseral.write" in raised.value.hint
+    np.testing.assert_array_equal(array[...], VALUES)
+
+
+def test_bytes_and_files_are_opened(tmp_path):
+    content = written(tmp_path / "a.tet", VALUES).read_bytes()
+    for source in (content, bytearray(content), memoryview(content), io.BytesIO(content)):
+        container = tesseral.open(source)
+        assert container.format == "tet" and container.url == "<memory>"
+        np.testing.assert_array_equal(container["a"][...], VALUES)
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(container["a"]))[1:], VALUES[1:])
+    with (tmp_path / "a.tet").open("rb") as file:
+        np.testing.assert_array_equal(tesseral.open(file)["a"][...], VALUES)
+    assert tesseral.dataset(content).count_rows() == 24
+    with pytest.raises(TypeError, match="binary"):
+        tesseral.open(io.StringIO("text"))
+    with pytest.raises(TypeError, match="expected a path"):
+        tesseral.open(3)
+    with pytest.raises(tesseral.FormatError):
+        tesseral.open(b"nothing that is known")
+    with pytest.raises(tesseral.TesseralError):
+        tesseral.open(content[:100])["a"][...]
+
+
+def test_containers_are_closed(tmp_path):
+    path = written(tmp_path / "a.tet", VALUES)
+    with tesseral.open(path) as container:
+        array = container["a"]
+        assert not container.closed
+    assert container.closed and "closed" in repr(container) and "closed" in container._repr_html_()
+    for use in (lambda: container["a"], lambda: list(container), lambda: container.attrs, lambda: container.variables):
+        with pytest.raises(tesseral.InvalidRequestError, match="closed"):
+            use()
+    np.testing.assert_array_equal(array[...], VALUES)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(container))["a"][...], VALUES)
+    container.close()
+
+
+def test_arrays_say_what_they_store(tmp_path):
+    zeros = tesseral.open(written(tmp_path / "a.tet", np.zeros((4, 6)), codec="zstd", digests=False))["a"]
+    raw = tesseral.open(written(tmp_path / "b.tet", VALUES))["a"]
+    assert raw.nbytes_stored == raw.nbytes == 192 and 0 < zeros.nbytes_stored < 192
+    assert raw.fill_value == raw.fill
+    np.testing.assert_array_equal(raw.to_dask().compute(), VALUES)
+    assert raw.to_dask(chunks=(2, 6)).chunks == ((2, 2), (6,))
+
+
+def test_reads_are_awaited(tmp_path):
+    array = tesseral.open(written(tmp_path / "a.tet", VALUES))["a"]
+
+    async def read():
+        out = np.empty(6)
+        row, rest, _ = await asyncio.gather(array.read_async(0), array.read_async(slice(1, 4)), array.read_async(2, out=out))
+        return row, rest, out
+
+    row, rest, out = asyncio.run(read())
+    np.testing.assert_array_equal(np.vstack([row, rest]), VALUES)
+    np.testing.assert_array_equal(out, VALUES[2])
