@@ -409,6 +409,24 @@ impl Array {
     /// Returns whether a selection of a dense array can contain cells that match a condition on its fields, by the statistics of its
     /// chunks. Reads no cells: `true` does not promise any.
     ///
+    /// ```
+    /// # fn main() -> Result<(), tesseral::Error> {
+    /// # use tesseral::{ArraySchema, ArraySpec, Create, DType};
+    /// # let path = std::env::temp_dir().join(format!("tesseral-doc-match-{}.tet", std::process::id()));
+    /// # let mut session = Create::new().overwrite().statistics().begin(&path, "")?;
+    /// # let mut schema = ArraySchema::dense("height", DType::Int32, &[4, 6], &[2, 6]);
+    /// # (schema.dims[0].name, schema.dims[1].name) = ("y".to_owned(), "x".to_owned());
+    /// # let height = session.add(&ArraySpec::raw(schema))?;
+    /// # session.write(height, &(0..24).flat_map(i32::to_ne_bytes).collect::<Vec<u8>>())?;
+    /// # session.commit()?;
+    /// let height = tesseral::open(&path)?.array("height")?;
+    /// assert!(height.may_match(&height.all()?, "height > 20")?);
+    /// assert!(!height.may_match(&height.select(["y=0:2"])?, "height > 20")?);
+    /// # std::fs::remove_file(path).ok();
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `InvalidRequest` for a syntax error and for sparse arrays; `NotFound` for unknown names.
     pub fn may_match(&self, selection: &Selection, condition: &str) -> Result<bool> {

@@ -1,5 +1,7 @@
 """The package as a package: types, size, speed of import, documentation that runs."""
 
+import doctest
+import importlib
 import inspect
 import re
 import subprocess
@@ -102,6 +104,14 @@ def test_guide_runs(tmp_path, monkeypatch):
     names = {}
     for number, block in enumerate(blocks):
         exec(compile(block, f"python.md block {number}", "exec"), names)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.py") if ">>>" in path.read_text()))
+def test_examples_of_docstrings_run(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    module = tesseral if name == "__init__" else importlib.import_module(f"tesseral.{name}")
+    found = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert found.attempted and not found.failed
 
 
 @pytest.mark.parametrize("name", ["explore", "daily_means", "cluster_mean"])

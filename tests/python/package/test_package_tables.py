@@ -377,6 +377,52 @@ def test_variables_of_several_grids_are_several_tables(tmp_path):
     assert tesseral.dataset(tmp_path / "one.tet").to_table().to_pydict() == {"a": [5.0]}
 
 
+def test_variables_with_other_coordinates_are_other_tables(tmp_path):
+    tiledb.group_create(str(tmp_path / "group"))
+    for name, first in (("a", 0), ("b", 10)):
+        domain = tiledb.Domain(tiledb.Dim("x", domain=(first, first + 3), tile=2, dtype="int32"))
+        tiledb.Array.create(str(tmp_path / "group" / name), tiledb.ArraySchema(domain=domain, attrs=[tiledb.Attr("v", dtype="f8")]))
+        with tiledb.open(str(tmp_path / "group" / name), "w") as array:
+            array[:] = np.arange(4.0) + first
+    with tiledb.Group(str(tmp_path / "group"), "w") as group:
+        group.add("a", "a", relative=True)
+        group.add("b", "b", relative=True)
+    with pytest.raises(tesseral.InvalidRequestError, match="variables="):
+        tesseral.dataset(tmp_path / "group")
+    assert tesseral.dataset(tmp_path / "group", "b").to_table().to_pydict() == {"x": [10, 11, 12, 13], "b": [10.0, 11.0, 12.0, 13.0]}
+
+
+def test_damage_is_an_error_of_the_query(sources, tmp_path):
+    content = bytearray(sources["tet"].read_bytes())
+    where = [array.chunks and array._view.chunk_table() for array in [tesseral.open(sources["tet"]).variables["sst"]]][0][5]
+    content[where[4] + where[2] // 2] ^= 0xFF
+    ds = tesseral.dataset(bytes(content), "sst")
+    with pytest.raises(tesseral.CorruptError):
+        ds.to_table()
+    with pytest.raises(Exception, match="sst"):
+        duckdb.sql("select sum(sst) from ds").fetchall()
+    with pytest.raises(Exception, match="sst"):
+        tesseral.scan(bytes(content), "sst").select(pl.col("sst").sum()).collect()
+
+
+def test_filters_of_several_rows_are_not_divided(sources):
+    lazy = tesseral.scan(sources["tet"], nbytes=20_000)
+    plain = pl.from_arrow(tesseral.dataset(sources["tet"]).to_table())
+    key = ["time", "lat", "lon"]
+    for wanted in (
+        pl.col("lat") == pl.col("lat").max(),
+        pl.col("sst").rank() < 10,
+        pl.col("time") > pl.col("time").mean(),
+        pl.col("lon").is_first_distinct(),
+        pl.lit(True),
+        pl.lit(False),
+    ):
+        got, want = lazy.filter(wanted).collect(), plain.filter(wanted)
+        assert got.sort(key).equals(want.sort(key)), str(wanted)
+    ds = tesseral.dataset(sources["tet"], nbytes=20_000)
+    assert ds.count_rows(filter=pc.scalar(False)) == 0 and ds.count_rows(filter=pc.scalar(True)) == ds.count_rows()
+
+
 def test_tables_become_arrays_again(sources, tmp_path):
     ds = tesseral.dataset(sources["tet"], ["sst"])
     table = ds.to_table()

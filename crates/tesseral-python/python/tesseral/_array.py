@@ -47,6 +47,14 @@ class Array(_reduce.Reducible):
 
     Indexing follows NumPy's basic indexing and returns a new array: a masked array if the field is nullable, an object array if
     cells are variable-length.
+
+    >>> import tesseral
+    >>> tesseral.write("heights.tet", {"height": [[1.0, 2.0], [3.0, 4.0]]}, dims=("y", "x"), coords={"y": [10, 20]})
+    >>> array = tesseral.open("heights.tet")["height"]
+    >>> array.dims, array.shape, array.sel(y=20)[...].tolist()
+    (('y', 'x'), (2, 2), [3.0, 4.0])
+    >>> array.mean("x").tolist(), array.count()
+    ([1.5, 3.5], 4)
     """
 
     __slots__ = ("_container", "_view", "_between", "__weakref__")

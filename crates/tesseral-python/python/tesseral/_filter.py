@@ -64,7 +64,13 @@ def of_arrow(expression: Any) -> Filter:
         wanted = _expression(node)
         return Part(_names(node), lambda table: _numbered(table).filter(wanted)[_ROW].to_numpy(), node, False)
 
-    return Filter([part(node) for node in _conjuncts(tree)], _names(tree))
+    # Another draw of random numbers would have other rows.
+    parts = [] if _draws(tree) else [part(node) for node in _conjuncts(tree)]
+    return Filter(parts, _names(tree))
+
+
+def _draws(node: Node) -> bool:
+    return node.kind == "random" or any(_draws(child) for child in node.arguments)
 
 
 def _numbered(table: pa.Table) -> pa.Table:

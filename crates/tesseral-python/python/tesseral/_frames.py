@@ -230,6 +230,15 @@ def dataset(
     them; the cells of a sparse array are a table of their own. Cells of several values and complex numbers are no columns.
 
     A fragment has `nbytes` of cells of whole chunks. Other options are those of `open`.
+
+    >>> import tesseral
+    >>> tesseral.write("table.tet", {"sst": [[1.0, 2.0], [3.0, 4.0]]}, dims=("lat", "lon"), coords={"lat": [10.0, 20.0]})
+    >>> ds = tesseral.dataset("table.tet")
+    >>> ds.schema.names
+    ['lat', 'lon', 'sst']
+    >>> import pyarrow.compute as pc
+    >>> ds.to_table(columns=["sst"], filter=pc.field("lat") == 20).to_pydict()
+    {'sst': [3.0, 4.0]}
     """
     container = source if isinstance(source, Container) else open_container(source, **options)
     return Dataset(container, [variables] if isinstance(variables, str) else variables, group, nbytes)
@@ -305,6 +314,11 @@ def from_table(table: Any, dims: str | Sequence[str]) -> Grid:
 
     A table is a data frame, an Arrow table, a lazy frame that was collected, or a mapping of columns. Two rows at the same position are an
     error. `tesseral.write(path, grid.arrays, dims=grid.dims, coords=grid.coords)` writes the result.
+
+    >>> import tesseral
+    >>> grid = tesseral.from_table({"x": [2, 0, 1], "height": [5.0, 3.0, 4.0]}, "x")
+    >>> grid.coords["x"].tolist(), grid.arrays["height"].tolist()
+    ([0, 1, 2], [3.0, 4.0, 5.0])
     """
     columns = columns_of(table)
     axes = [dims] if isinstance(dims, str) else list(dims)

@@ -114,9 +114,8 @@ class Grid:
         assert main.array is not None
         self._main = main.array
         self.dims, self.shape = main.dims, main.array.shape
-        sizes = dict(zip(self.dims, self.shape))
-        fits = [all(sizes.get(dim) == extent for dim, extent in column.array.sizes.items()) for column in variables.values() if column.array is not None]
-        if not all(fits):
+        arrays = [column.array for column in variables.values() if column.array is not None]
+        if not all(self._is_part(array, known) for array in arrays):
             raise _several({name: column.array for name, column in variables.items() if column.array is not None})
         self.columns: dict[str, Column] = {}
         for axis, dim in enumerate(self.dims):
@@ -124,7 +123,7 @@ class Grid:
                 self.columns[dim] = self._coordinate(dim, axis, known.get(dim))
         for name, array in known.items():
             auxiliary = name not in variables and name not in self.columns and not array.sparse and array.role == "auxiliary"
-            if auxiliary and all(sizes.get(dim) == extent for dim, extent in array.sizes.items()):
+            if auxiliary and self._is_part(array, known):
                 column = _column(name, array)
                 if column is not None:
                     self.columns[name] = column
@@ -134,6 +133,23 @@ class Grid:
         self._row = max(1, sum(cells))
         self._nbytes = nbytes
         self._kept: dict[str, pa.Array] = {}
+
+    def _is_part(self, array: Array, known: Mapping[str, Array]) -> bool:
+        """Whether an array has dimensions of the grid, with the same extents and labels."""
+        sizes = dict(zip(self.dims, self.shape))
+        if not all(sizes.get(dim) == extent for dim, extent in array.sizes.items()):
+            return False
+        for axis, dim in enumerate(array.dims):
+            if dim in known or array._view.index == self._main._view.index:
+                continue
+            labels = _coords.along(array._view, axis), _coords.along(self._main._view, self.dims.index(dim))
+            if all(found is None for found in labels):
+                continue
+            # Without labels, positions are the coordinates.
+            own, main = (np.arange(sizes[dim]) if found is None else found for found in labels)
+            if not np.array_equal(own, main):
+                return False
+        return True
 
     def _coordinate(self, dim: str, axis: int, array: Array | None) -> Column:
         if array is not None and not array.sparse and array.dims == (dim,) and array.shape == (self.shape[axis],):
@@ -256,7 +272,7 @@ class Grid:
             return [block]
         possible = [np.ones(s.stop - s.start, bool) for s in block]
         for part in wanted.parts:
-            if not all(name in self.columns for name in part.names):
+            if not part.names or not all(name in self.columns for name in part.names):
                 continue
             columns = [self.columns[name] for name in sorted(part.names)]
             axes = sorted({self.dims.index(dim) for column in columns for dim in column.dims})
