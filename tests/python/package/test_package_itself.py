@@ -25,6 +25,12 @@ shape: tuple[int, ...] = array.shape
 names: list[str] = list(container)
 coordinates: np.ndarray = array.coords["x"]
 report: tesseral.Report = tesseral.verify("a.tet")
+table: tesseral.Dataset = tesseral.dataset("a.tet", "a")
+rows: int = table.count_rows()
+grid: tesseral.Grid = tesseral.from_table({"x": [1]}, "x")
+stored: int = array.nbytes_stored
+with tesseral.open(b"") as other:
+    other.close()
 tesseral.write("b.tet", {"a": np.zeros(3)}, chunks=(2,), codec="zstd")
 with tesseral.create("c.tet") as session:
     session.add("a", (3,), "f4")[...] = 0
@@ -137,6 +143,14 @@ def test_how_things_look(arrays):
     container = arrays["raw.tet"]._container
     assert "1 array>" in repr(container) and "<table>" in container._repr_html_()
     assert "&lt;" in tesseral._show._table([("<b>", "x")])
+
+
+def test_markup_of_files_is_text(tmp_path):
+    markup = "<script>alert(1)</script>"
+    tesseral.write(tmp_path / "a.tet", {markup: np.zeros((2, 3)), "b": np.zeros(2)}, dims={markup: (markup, "x"), "b": ("z",)}, attrs={"b": {markup: markup}})
+    container = tesseral.open(tmp_path / "a.tet")
+    for html in (container._repr_html_(), container[markup]._repr_html_(), container["b"]._repr_html_()):
+        assert "&lt;script&gt;" in html and "<script" not in html
 
 
 def test_formats_and_versions():
