@@ -93,9 +93,11 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let stored = arguments.subject.values.stored || format == Format::Raw;
     let container = ValuesArgument { stored }.apply_to(container);
     let as_rows = arguments.condition.is_some() || format == Format::Arrow;
-    let target = arguments.subject.resolve_rows(&container, as_rows)?;
+    let table = !arguments.validity && matches!(format, Format::Text | Format::Csv | Format::Json);
+    let target = arguments.subject.resolve_rows(&container, as_rows || table)?;
     report_packing(&target.array);
-    if target.array.schema().sparse || as_rows {
+    // Several fields are the columns of a table.
+    if target.array.schema().sparse || as_rows || target.named.is_none() {
         return rows::run(context, arguments, format, &target);
     }
     let selection = target.selection()?;

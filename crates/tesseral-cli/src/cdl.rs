@@ -25,7 +25,7 @@ const WIDTH: usize = 80;
 /// Arguments of `tet cdl`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// File or folder of any supported format
+    /// Path or URL of a file or folder of any supported format
     source: PathBuf,
     /// Print dimensions, types and attributes, but no data
     #[arg(long)]

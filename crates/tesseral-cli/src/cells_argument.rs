@@ -64,7 +64,7 @@ impl ResolvedCells {
 /// Source, array and selection arguments.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CellsArgument {
-    /// File or folder of any supported format
+    /// Path or URL of a file or folder of any supported format
     pub(crate) source: PathBuf,
     /// Array, field of the only array, or array/field; then one selection per dimension: `time=0:10`, `lat=10..20`,
     /// `lon=@12.5`, `lat=~40.3` (nearest), `0=7`

@@ -41,7 +41,7 @@ pub(crate) enum Command {
     Advise(advise::Arguments),
     /// Compare two sources: exit 0 if they are equal, 1 if not
     Diff(diff::Arguments),
-    /// Draw a line or a field in the terminal or as PNG
+    /// Draw a line, a field, a profile or a histogram in the terminal, as PNG or as SVG
     Plot(plot::Arguments),
     /// Run a query document: select, filter, group, window, reduce
     #[command(visible_alias = "q")]

@@ -23,15 +23,15 @@ use tesseral_display::json;
 /// Arguments of `tet convert`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// File or folder of any supported format
+    /// Path or URL of a file or folder of any supported format
     input: PathBuf,
-    /// Output path; the extension .tet, .tgm or .tdb selects the format, a name without extension is a TileDB folder
+    /// Output path or URL; the file extension selects the format (`tet doctor` lists them), a name without one is a TileDB folder
     output: PathBuf,
-    /// Format of the output: tet, tensogram, tiledb [default: by file extension]
+    /// Format of the output, by its name or one of its file extensions [default: by the file extension of the output]
     #[arg(long, value_name = "FORMAT")]
     to: Option<String>,
     /// Chunk shape of the output: 4,5 or time=4,lat=5 [default: that of the input]
-    #[arg(long, value_name = "EXTENTS")]
+    #[arg(long = "chunks", value_name = "EXTENTS", visible_alias = "chunk")]
     chunk: Option<ChunkShape>,
     #[command(flatten)]
     shared: Shared,
@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
 /// Arguments of `tet rechunk`.
 #[derive(Debug, Args)]
 pub(crate) struct RechunkArguments {
-    /// File or folder of any supported format
+    /// Path or URL of a file or folder of any supported format
     input: PathBuf,
     /// Output path, in the same format
     output: PathBuf,

@@ -17,7 +17,7 @@ use tesseral_display::json;
 /// Arguments of `tet diff`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// File or folder of any supported format; `PATH@T` is its state at a time, for formats with versions
+    /// Path or URL of a file or folder of any supported format; `PATH@T` is its state at a time, for formats with versions
     left: PathBuf,
     /// The other source
     right: PathBuf,

@@ -20,7 +20,7 @@ use crate::progress::Meter;
 /// Arguments of `tet info`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// File or folder of any supported format
+    /// Path or URL of a file or folder of any supported format
     source: PathBuf,
     /// Show the file layout in the format's terms
     #[arg(long, visible_alias = "execution")]

@@ -17,7 +17,7 @@ use crate::text;
 /// Arguments of `tet log`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// File or folder of any supported format
+    /// Path or URL of a file or folder of any supported format
     source: PathBuf,
 }
 

@@ -17,7 +17,7 @@ use crate::verify::{self, VerifyReport};
 /// Arguments of `tet repair`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// File or folder of any supported format
+    /// Path or URL of a file or folder of any supported format
     source: PathBuf,
     /// Apply the fix of this name; without it, fixes are only listed. Repeatable
     #[arg(long, value_name = "CODE", value_delimiter = ',')]

@@ -18,7 +18,7 @@ use tesseral_display::json;
 /// Arguments of `tet verify`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// File or folder of any supported format
+    /// Path or URL of a file or folder of any supported format
     source: PathBuf,
     /// Decode every chunk and compare stored statistics with the cells
     #[arg(long, group = "depth")]

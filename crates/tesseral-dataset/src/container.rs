@@ -327,23 +327,36 @@ impl Container {
         Err(error)
     }
 
-    /// Index of the only array that is not a coordinate; `None` if there are several.
+    /// Index of the only array that does not describe others; `None` if there are several. Coordinates, bounds and grid mappings describe
+    /// other arrays, by their own [role](Self::role) or by attributes of these.
     ///
     /// # Errors
     /// Errors of loading the metadata of arrays.
     pub fn only_array(&self) -> Result<Option<usize>> {
-        let mut found = None;
+        /// Among more arrays than these, the attributes of all are not read.
+        const CANDIDATES: usize = 256;
+        if self.len() == 1 {
+            return Ok(Some(0));
+        }
+        let mut data = Vec::new();
         for index in 0..self.len() {
-            let role = self.inner.store().guarded(|| self.inner.array(index))?.schema().role;
-            let coordinate = matches!(role, VariableRole::Index | VariableRole::Auxiliary);
-            if self.len() > 1 && coordinate {
-                continue;
+            if self.inner.store().guarded(|| self.inner.array(index))?.schema().role == VariableRole::Data {
+                data.push(index);
             }
-            if found.replace(index).is_some() {
+            if data.len() > CANDIDATES {
                 return Ok(None);
             }
         }
-        Ok(found)
+        if data.len() > 1 {
+            let mut left = Vec::new();
+            for index in data {
+                if self.role(index)? == VariableRole::Data {
+                    left.push(index);
+                }
+            }
+            data = left;
+        }
+        Ok(<[usize; 1]>::try_from(data).ok().map(|[only]| only))
     }
 
     /// Returns an array by index. Index coordinates of its dimensions are read as their labels, unless they are large: then a selection

@@ -46,6 +46,44 @@ pub struct Overview {
 }
 
 impl Overview {
+    /// An overview of values that are already computed from the cells of a selection, such as the counts of a histogram.
+    pub fn of_values(values: impl IntoIterator<Item = f64>, selection: Selection) -> Self {
+        let points: Vec<Point> = values.into_iter().map(Point::Value).collect();
+        let selected = selection.cells().unwrap_or(u64::MAX);
+        Self {
+            shape: vec![points.len()],
+            dims: Vec::new(),
+            points,
+            cells: selected,
+            selected,
+            selection,
+            not_finite: 0,
+            nulls: 0,
+        }
+    }
+
+    /// The difference of two overviews, point by point: missing where either point is. Cells are counted as points.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if their shapes differ.
+    pub fn minus(mut self, other: &Self) -> Result<Self> {
+        if self.shape != other.shape {
+            let detail = format!("a difference of {:?} and {:?} points", self.shape, other.shape);
+            return Err(Error::invalid(detail));
+        }
+        for (point, other) in self.points.iter_mut().zip(&other.points) {
+            *point = match (*point, *other) {
+                (Point::Value(a), Point::Value(b)) if (a - b).is_finite() => Point::Value(a - b),
+                (Point::Null, _) | (_, Point::Null) => Point::Null,
+                _ => Point::NotFinite,
+            };
+        }
+        let count = |kind: Point| self.points.iter().filter(|point| **point == kind).count() as u64;
+        (self.nulls, self.not_finite) = (count(Point::Null), count(Point::NotFinite));
+        (self.cells, self.selected) = (self.points.len() as u64, self.points.len() as u64);
+        Ok(self)
+    }
+
     /// Returns minimum and maximum, without this fraction of the points at either end.
     pub fn range(&self, trim: f64) -> Option<(f64, f64)> {
         let values = self.points.iter().filter_map(|p| if let Point::Value(v) = p { Some(*v) } else { None });

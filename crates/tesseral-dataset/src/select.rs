@@ -196,7 +196,14 @@ fn resolve(dim: &Dimension, extent: u64, argument: &str, wanted: AxisSelector<'_
             Err(_) => extent.checked_sub(position.unsigned_abs()),
         };
         from_start.filter(|p| last.is_some_and(|last| *p <= last)).ok_or_else(|| {
-            Error::invalid(format!("{argument:?}: position {position} is out of bounds for extent {extent}"))
+            let detail = format!("{argument:?}: position {position} is out of bounds for extent {extent}");
+            let ends =
+                extent.checked_sub(1).and_then(|last| dim.coordinate_text(0).zip(dim.coordinate_text(last)));
+            match ends {
+                Some((first, last)) => Error::invalid(detail)
+                    .hint(format!("{}=@… selects a coordinate; they are {first} to {last}", dim.name)),
+                None => Error::invalid(detail),
+            }
         })
     };
     match wanted {

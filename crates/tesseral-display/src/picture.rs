@@ -35,8 +35,35 @@ pub enum ColorMap {
     Greys,
 }
 
+/// What a picture shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PictureKind {
+    /// Colors over two dimensions.
+    Field,
+    /// A line over one dimension.
+    Line,
+    /// A line along a vertical dimension.
+    Profile,
+    /// Bars: counts of values.
+    Bars,
+}
+
+impl PictureKind {
+    /// Name of the kind: `field`, `line`, `profile`, `histogram`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Field => "field",
+            Self::Line => "line",
+            Self::Profile => "profile",
+            Self::Bars => "histogram",
+        }
+    }
+}
+
 /// Content of a picture.
 pub struct Picture {
+    /// What it shows.
+    pub kind: PictureKind,
     /// Its points.
     pub overview: Overview,
     /// The lowest value of the scale.
@@ -51,7 +78,7 @@ pub struct Picture {
     pub name: String,
     /// Units of the values; empty if unknown.
     pub units: String,
-    /// Vertical and horizontal axis, or the latter alone.
+    /// Vertical and horizontal axis of a field; otherwise the axis of the only dimension.
     pub axes: Vec<PictureAxis>,
     /// Number of selected positions along each axis.
     pub cells: Vec<u64>,
@@ -64,27 +91,65 @@ fn coordinate_of(container: &Container, array: &Array, dim: &str) -> Option<Arra
     container.lazy_array(own).ok().filter(|found| found.schema().role == VariableRole::Index)
 }
 
-/// Whether a coordinate increases upward on a map: latitudes and the like.
-fn points_north(name: &str, coordinate: Option<&Array>) -> bool {
+/// Where larger coordinates belong on a vertical axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Upward {
+    /// Latitudes and the like: up.
+    North,
+    /// Heights: up.
+    Height,
+    /// Depths and pressures: down.
+    Depth,
+}
+
+/// Where larger values of a coordinate belong, by its attributes and its name.
+fn upward(name: &str, coordinate: Option<&Array>) -> Option<Upward> {
     let attribute = |key: &str| {
         let array = coordinate?;
         description::text_attribute(array.schema(), array.selected_field(), key)
     };
     let standard = attribute("standard_name").unwrap_or_default();
-    let northern = attribute("units").is_some_and(|units| {
-        let units = units.to_lowercase();
-        units.starts_with("degree") && (units.ends_with("north") || units.ends_with('n'))
-    });
+    let units = attribute("units").unwrap_or_default().to_lowercase();
     let plain = name.to_lowercase();
+    let northern = units.starts_with("degree") && (units.ends_with("north") || units.ends_with('n'));
     let named = matches!(plain.as_str(), "lat" | "latitude" | "nav_lat" | "y" | "northing");
-    northern
+    if northern
         || standard.ends_with("latitude")
         || standard == "projection_y_coordinate"
         || attribute("axis") == Some("Y")
         || (standard.is_empty() && named)
+    {
+        return Some(Upward::North);
+    }
+    let pressure = ["pa", "hpa", "mbar", "millibar", "millibars", "bar", "dbar", "decibar"];
+    match attribute("positive").unwrap_or_default() {
+        "up" => Some(Upward::Height),
+        "down" => Some(Upward::Depth),
+        _ if pressure.contains(&units.as_str()) => Some(Upward::Depth),
+        _ if matches!(standard, "height" | "altitude") => Some(Upward::Height),
+        _ if standard == "depth" => Some(Upward::Depth),
+        _ => match plain.as_str() {
+            "height" | "altitude" => Some(Upward::Height),
+            "depth" | "plev" | "pressure" | "isobaricinhpa" => Some(Upward::Depth),
+            _ => None,
+        },
+    }
 }
 
-fn axis(container: &Container, array: &Array, overview: &Overview, number: usize) -> PictureAxis {
+/// Whether a dimension of an array is vertical: its values are drawn as a profile.
+pub fn is_vertical(container: &Container, array: &Array, dim: usize) -> bool {
+    let Some(dimension) = array.schema().dims.get(dim) else { return false };
+    let coordinate = coordinate_of(container, array, &dimension.name);
+    matches!(upward(&dimension.name, coordinate.as_ref()), Some(Upward::Height | Upward::Depth))
+}
+
+fn axis(
+    container: &Container,
+    array: &Array,
+    overview: &Overview,
+    kind: PictureKind,
+    number: usize,
+) -> PictureAxis {
     let d = overview.dims[number];
     let dim = &array.schema().dims[d];
     let coordinate = coordinate_of(container, array, &dim.name);
@@ -93,10 +158,16 @@ fn axis(container: &Container, array: &Array, overview: &Overview, number: usize
     });
     let (slice, points) = (overview.selection.slices()[d], overview.shape[number]);
     let mut axis = PictureAxis::new(dim, d, slice, points, &units.unwrap_or_default());
-    let vertical = overview.dims.len() == 2 && number == 0;
+    let vertical = kind == PictureKind::Profile || (overview.dims.len() == 2 && number == 0);
     // Positions without coordinates point nowhere.
     let placed = dim.labels.is_some() || dim.domain.is_some();
-    axis.reversed = vertical && placed && axis.ascends() && points_north(&dim.name, coordinate.as_ref());
+    axis.reversed = vertical
+        && placed
+        && match upward(&dim.name, coordinate.as_ref()) {
+            Some(Upward::North | Upward::Height) => axis.ascends(),
+            Some(Upward::Depth) => axis.descends(),
+            None => false,
+        };
     axis
 }
 
@@ -109,8 +180,37 @@ impl Picture {
         overview: Overview,
         (low, high): (f64, f64),
     ) -> Self {
+        let kind = if overview.shape.len() == 2 { PictureKind::Field } else { PictureKind::Line };
+        Self::of_kind(kind, container, array, field, overview, (low, high))
+    }
+
+    /// The picture of a histogram of a field: the counts of its values between ascending edges.
+    pub fn of_counts(
+        container: &Container,
+        array: &Array,
+        field: &Field,
+        overview: Overview,
+        edges: &[f64],
+    ) -> Self {
+        let most = overview.range(0.0).map_or(1.0, |(_, high)| high.max(1.0));
+        let mut picture = Self::of_kind(PictureKind::Bars, container, array, field, overview, (0.0, most));
+        picture.axes = vec![PictureAxis::of_bins(&picture.name, &picture.units, edges)];
+        picture.cells = vec![edges.len().saturating_sub(1) as u64];
+        (picture.name, picture.units) = ("cells".to_owned(), String::new());
+        picture
+    }
+
+    /// As [`new`](Self::new), of a given kind.
+    pub fn of_kind(
+        kind: PictureKind,
+        container: &Container,
+        array: &Array,
+        field: &Field,
+        overview: Overview,
+        (low, high): (f64, f64),
+    ) -> Self {
         let schema = array.schema();
-        let axes = (0..overview.dims.len()).map(|i| axis(container, array, &overview, i)).collect();
+        let axes = (0..overview.dims.len()).map(|i| axis(container, array, &overview, kind, i)).collect();
         let cells = overview.dims.iter().map(|d| overview.selection.slices()[*d].count()).collect();
         let fixed = |d: usize| {
             let (dim, slice) = (&schema.dims[d], overview.selection.slices()[d]);
@@ -126,6 +226,7 @@ impl Picture {
         let name = if schema.fields.len() > 1 { &field.name } else { array.variable_name() };
         let title = description::long_name(schema, field).unwrap_or(name);
         Self {
+            kind,
             title: escape(title).into_owned(),
             subtitle: escape(&subtitle).into_owned(),
             name: escape(name).into_owned(),
@@ -145,7 +246,15 @@ impl Picture {
         if self.high > self.low { ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0) } else { 0.5 }
     }
 
-    /// A point as it is drawn, from the top.
+    /// A point of a profile, from the top.
+    pub fn along(&self, row: usize) -> Point {
+        let reversed = self.axes.first().is_some_and(|axis| axis.reversed);
+        let points = &self.overview.points;
+        let row = if reversed { (points.len() - 1).saturating_sub(row) } else { row };
+        points.get(row).copied().unwrap_or(Point::Null)
+    }
+
+    /// A point of a field as it is drawn, from the top.
     pub fn at(&self, row: usize, column: usize) -> Point {
         let shape = &self.overview.shape;
         let row = if self.axes[0].reversed { shape[0] - 1 - row } else { row };

@@ -1,9 +1,9 @@
-//! A line over one dimension, in dots of two by four per character.
+//! A line, bars or a profile over one dimension, in dots of two by four per character.
 
 use std::fmt::Write;
 
 use tesseral::Point;
-use tesseral_display::picture::Picture;
+use tesseral_display::picture::{Picture, PictureKind};
 
 use super::{number, odd_cells, tick_line};
 use crate::terminal_style::TerminalStyle;
@@ -39,24 +39,24 @@ impl DotCanvas {
     }
 }
 
-/// For each of `width` columns of dots, the lowest and highest row of the line; `None` if there is no value.
-pub(crate) fn strokes(picture: &Picture, width: usize, height: usize) -> Vec<Option<(usize, usize)>> {
-    let points = &picture.overview.points;
-    let row = |v: f64| ((1.0 - picture.normalize(v)) * (height - 1) as f64).round() as usize;
-    let mut out = vec![None::<(usize, usize)>; width];
+/// For each of `length` dots along the dimension, the lowest and highest dot of the line across it, as `across` places values; `None` if
+/// there is no value.
+fn strokes(points: &[Point], length: usize, across: impl Fn(f64) -> usize) -> Vec<Option<(usize, usize)>> {
+    let mut out = vec![None::<(usize, usize)>; length];
     let mut mark = |x: usize, from: usize, to: usize| {
         let (low, high) = (from.min(to), from.max(to));
-        let slot = &mut out[x.min(width - 1)];
+        let slot = &mut out[x.min(length - 1)];
         *slot = Some(slot.map_or((low, high), |(a, b)| (a.min(low), b.max(high))));
     };
-    let x = |i: usize| if points.len() < 2 { 0 } else { i * (width - 1) / (points.len() - 1) };
+    // In the middle of the part of a point, as ticks are.
+    let x = |i: usize| (2 * i + 1) * length / (2 * points.len().max(1));
     let mut last: Option<(usize, usize)> = None;
     for (i, point) in points.iter().enumerate() {
         let Point::Value(value) = point else {
             last = None;
             continue;
         };
-        let (to, y) = (x(i), row(*value));
+        let (to, y) = (x(i), across(*value));
         match last {
             None => mark(to, y, y),
             Some((from, before)) => {
@@ -75,14 +75,76 @@ pub(crate) fn strokes(picture: &Picture, width: usize, height: usize) -> Vec<Opt
     out
 }
 
-/// Draws a line with its axes.
+/// Dots of bars: of each column of dots, from the top of its bar to the bottom.
+fn bars(picture: &Picture, width: usize, height: usize) -> Vec<Option<(usize, usize)>> {
+    let points = &picture.overview.points;
+    let top = |x: usize| match points.get(x * points.len() / width.max(1)) {
+        Some(Point::Value(v)) if *v > 0.0 => Some(row(picture, height)(*v)),
+        _ => None,
+    };
+    (0..width).map(|x| top(x).map(|top| (top, height - 1))).collect()
+}
+
+/// The row of dots of a value, from the top.
+fn row(picture: &Picture, height: usize) -> impl Fn(f64) -> usize {
+    move |v| ((1.0 - picture.normalize(v)) * (height - 1) as f64).round() as usize
+}
+
+/// Draws a profile: the dimension from top to bottom, values to the right.
+pub(crate) fn draw_profile(
+    picture: &Picture,
+    paint: TerminalStyle,
+    columns: usize,
+    lines: Option<usize>,
+) -> String {
+    let lines = lines.unwrap_or(2 * LINES);
+    let axis = picture.axes.first();
+    let ticks = axis.map(|axis| axis.ticks((lines / 3).clamp(2, 12))).unwrap_or_default();
+    let margin = ticks.iter().map(|tick| escape(&tick.label).chars().count()).max().unwrap_or(0).min(16) + 1;
+    let width = columns.saturating_sub(margin + 1).clamp(8, 60);
+    let points: Vec<Point> = (0..picture.overview.points.len()).map(|row| picture.along(row)).collect();
+    let mut canvas = DotCanvas::new(width, lines);
+    let across = |v: f64| (picture.normalize(v) * (2 * width - 1) as f64).round() as usize;
+    for (y, stroke) in strokes(&points, lines * 4, across).into_iter().enumerate() {
+        let Some((from, to)) = stroke else { continue };
+        (from..=to).for_each(|x| canvas.dot(x, y));
+    }
+    let mut out = format!("{}\n", paint.strong(&picture.heading()));
+    if let Some(axis) = axis {
+        let _ = writeln!(out, "{}", paint.faint(&escape(&axis.title())));
+    }
+    let on_line = |place: f64| ((place * lines as f64) as usize).min(lines - 1);
+    for number in 0..lines {
+        let label = ticks.iter().find(|tick| on_line(tick.place) == number);
+        let label = label.map(|tick| escape(&tick.label)).unwrap_or_default();
+        let dots = canvas.line(number);
+        let dots = dots.trim_end_matches('\u{2800}');
+        let _ = writeln!(out, "{label:>margin$.margin$} {dots}", margin = margin - 1);
+    }
+    let (low, high) = (number(picture.low), number(picture.high));
+    let between = width.saturating_sub(low.len() + high.len());
+    let _ = writeln!(out, "{:margin$}{low}{:between$}{high}", "", "");
+    let title = paint.faint(format!("{:^width$}", escape(&picture.value_title())).trim_end());
+    let _ = writeln!(out, "{:margin$}{title}", "");
+    let odd = odd_cells(&picture.overview);
+    if !odd.is_empty() {
+        let _ = writeln!(out, "{:margin$}gaps{odd}", "");
+    }
+    out
+}
+
+/// Draws a line or bars with their axes.
 pub(crate) fn draw(picture: &Picture, paint: TerminalStyle, columns: usize, lines: Option<usize>) -> String {
     let (high, low) = (number(picture.high), number(picture.low));
     let margin = high.len().max(low.len()) + 1;
     let width = columns.saturating_sub(margin + 1).max(8);
     let lines = lines.unwrap_or(LINES);
     let mut canvas = DotCanvas::new(width, lines);
-    for (x, stroke) in strokes(picture, width * 2, lines * 4).into_iter().enumerate() {
+    let found = match picture.kind {
+        PictureKind::Bars => bars(picture, width * 2, lines * 4),
+        _ => strokes(&picture.overview.points, width * 2, row(picture, lines * 4)),
+    };
+    for (x, stroke) in found.into_iter().enumerate() {
         let Some((from, to)) = stroke else { continue };
         (from..=to).for_each(|y| canvas.dot(x, y));
     }

@@ -274,6 +274,7 @@ pub(super) fn run(
         axes: asked.axes(),
         answers,
         sketch: along.sketch,
+        rolling: along.rolling.is_some(),
     };
     if context.json() { sheet.json() } else { sheet.text() }
 }
@@ -290,6 +291,24 @@ fn check_values(asked: &Asked<'_>, target: &ResolvedCells) -> CliResult<()> {
     }
 }
 
+/// The position of a cell along a reduced dimension.
+struct Located {
+    dim: String,
+    position: u64,
+    /// `None` if the dimension has no coordinates.
+    coordinate: Option<String>,
+}
+
+impl Located {
+    /// The argument that selects the position.
+    fn selection(&self) -> String {
+        match &self.coordinate {
+            Some(coordinate) => format!("{}=@{coordinate}", self.dim),
+            None => format!("{}={}", self.dim, self.position),
+        }
+    }
+}
+
 /// Answers to print: one row per slot.
 struct Sheet<'a> {
     target: &'a ResolvedCells,
@@ -301,6 +320,8 @@ struct Sheet<'a> {
     axes: &'a [AnswerAxis],
     answers: Answers,
     sketch: Option<f64>,
+    /// Whether windows are reduced, in which positions are counted from their start.
+    rolling: bool,
 }
 
 impl Sheet<'_> {
@@ -352,6 +373,27 @@ impl Sheet<'_> {
         self.axes.iter().zip(self.indexes(slot)).map(text).collect()
     }
 
+    /// The coordinates of the cell that `argmin` or `argmax` answers with, by the names of the reduced dimensions.
+    fn located(&self, name: &str, answer: &Answer) -> Option<Vec<Located>> {
+        let &Answer::Int(index) = answer else { return None };
+        if !matches!(name, "argmin" | "argmax") || self.rolling {
+            return None;
+        }
+        let mut rest = u64::try_from(index).ok()?;
+        let reduced =
+            (0..self.selection.rank()).rev().filter(|d| !self.axes.iter().any(|axis| axis.dim == *d));
+        let mut found: Vec<Located> = reduced
+            .map(|d| {
+                let (slice, dim) = (self.selection.slices()[d], &self.target.array.schema().dims[d]);
+                let position = slice.start + rest % slice.count().max(1) * slice.step;
+                rest /= slice.count().max(1);
+                Located { dim: self.dim(d), position, coordinate: dim.coordinate_text(position) }
+            })
+            .collect();
+        found.reverse();
+        Some(found)
+    }
+
     /// The name of a dimension, or its number.
     fn dim(&self, number: usize) -> String {
         let name = &self.target.array.schema().dims[number].name;
@@ -386,6 +428,13 @@ impl Sheet<'_> {
             row.insert("coordinates".into(), json!(self.coordinates(slot)));
             for (name, column) in self.names.iter().zip(&self.answers.columns) {
                 row.insert(name.clone(), shown_json(&column[slot]));
+                if let Some(found) = self.located(name, &column[slot]) {
+                    let found = found.into_iter().map(|at| {
+                        let text = at.coordinate.unwrap_or_else(|| at.position.to_string());
+                        (at.dim, Json::from(text))
+                    });
+                    row.insert(format!("{name}_coordinates"), Json::Object(found.collect()));
+                }
             }
             Json::Object(row)
         });
@@ -402,11 +451,23 @@ impl Sheet<'_> {
             Some(error) if name == "median" || name.starts_with("quantile_") => {
                 format!(">{name} (within {} %)", error * 100.0)
             }
+            // Followed by coordinates.
+            _ if matches!(name.as_str(), "argmin" | "argmax") => name.clone(),
             _ => format!(">{name}"),
         });
         let headings: Vec<String> = self.heads().into_iter().chain(headings).collect();
         let rows = self.listed().into_iter().map(|slot| {
-            let answers = self.answers.columns.iter().map(|column| shown(&shown_json(&column[slot])));
+            let columns = self.names.iter().zip(&self.answers.columns);
+            let answers = columns.map(|(name, column)| {
+                let value = shown(&shown_json(&column[slot]));
+                match self.located(name, &column[slot]) {
+                    Some(found) => {
+                        let found: Vec<String> = found.iter().map(Located::selection).collect();
+                        format!("{value}  {}", found.join(" "))
+                    }
+                    None => value,
+                }
+            });
             self.coordinates(slot).into_iter().chain(answers).collect()
         });
         print_table(&headings, rows)

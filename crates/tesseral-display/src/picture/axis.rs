@@ -81,9 +81,27 @@ impl PictureAxis {
         }
     }
 
+    /// The axis of bins between ascending edges.
+    pub fn of_bins(name: &str, units: &str, edges: &[f64]) -> Self {
+        let text = |edge: Option<&f64>| edge.map(f64::to_string).unwrap_or_default();
+        let middles = edges.windows(2).map(|bin| bin[0] / 2.0 + bin[1] / 2.0).collect();
+        Self {
+            name: name.to_owned(),
+            units: units.to_owned(),
+            ends: (text(edges.first()), text(edges.last())),
+            reversed: false,
+            coordinates: Coordinates::Numbers(middles),
+        }
+    }
+
     /// Whether coordinates are numbers that ascend.
     pub fn ascends(&self) -> bool {
         matches!(&self.coordinates, Coordinates::Numbers(v) if v.first() < v.last())
+    }
+
+    /// Whether coordinates are numbers that descend.
+    pub fn descends(&self) -> bool {
+        matches!(&self.coordinates, Coordinates::Numbers(v) if v.first() > v.last())
     }
 
     /// Distance between the first and the last coordinate, if they are numbers.

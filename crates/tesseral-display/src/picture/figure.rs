@@ -6,7 +6,7 @@ use super::axis::{Tick, number_label, round_numbers};
 use super::canvas::{Anchor, Canvas, CanvasLabel, Rgb};
 use super::color_map::NOT_FINITE;
 use super::font::{self, Place};
-use super::{ColorMap, Picture};
+use super::{ColorMap, Picture, PictureKind};
 
 const INK: Rgb = [38, 38, 38];
 const FAINT: Rgb = [110, 110, 110];
@@ -20,9 +20,10 @@ const TITLE: f64 = 13.0;
 const TEXT: f64 = 9.5;
 const SMALL: f64 = 8.5;
 
-/// Most pixels of a field along either side, and the size of a chart.
+/// Most pixels of a field along either side, and the sizes of a chart and a profile.
 const FIELD: (f64, f64) = (760.0, 560.0);
 const CHART: (f64, f64) = (800.0, 340.0);
+const PROFILE: (f64, f64) = (420.0, 480.0);
 
 /// Where things stand.
 #[derive(Clone, Debug)]
@@ -40,15 +41,30 @@ pub(super) struct Figure {
 
 impl Figure {
     pub(super) fn new(picture: &Picture) -> Self {
-        let field = picture.overview.shape.len() == 2;
-        let area = if field { field_area(picture) } else { CHART };
-        let (values, scale_width) =
-            scale_ticks(picture, if field { count(area.1, 48.0) } else { count(area.1, 42.0) });
-        let vertical = match picture.axes.first().filter(|_| field) {
+        let field = picture.kind == PictureKind::Field;
+        let profile = picture.kind == PictureKind::Profile;
+        let area = match picture.kind {
+            PictureKind::Field => field_area(picture),
+            PictureKind::Profile => PROFILE,
+            PictureKind::Line | PictureKind::Bars => CHART,
+        };
+        let (values, scale_width) = match picture.kind {
+            PictureKind::Field => scale_ticks(picture, count(area.1, 48.0)),
+            PictureKind::Profile => scale_ticks(picture, count(area.0, 70.0)),
+            PictureKind::Line | PictureKind::Bars => scale_ticks(picture, count(area.1, 42.0)),
+        };
+        let vertical = match picture.axes.first().filter(|_| field || profile) {
             Some(axis) => axis.ticks(count(area.1, 36.0)),
             None => values.clone(),
         };
-        let horizontal = picture.axes.last().map(|axis| fitting(axis, area.0)).unwrap_or_default();
+        let horizontal = match picture.axes.last() {
+            // Values grow to the right.
+            Some(_) if profile => {
+                values.iter().map(|tick| Tick { place: 1.0 - tick.place, ..tick.clone() }).collect()
+            }
+            Some(axis) => fitting(axis, area.0),
+            None => Vec::new(),
+        };
         let widest = vertical.iter().map(|tick| font::text_width(&tick.label, SMALL)).fold(0.0, f64::max);
         let left = 16.0 + TEXT + 12.0 + widest + 10.0;
         let right = if field { 18.0 + 18.0 + 10.0 + scale_width + 16.0 + TEXT + 8.0 } else { 28.0 };
@@ -125,22 +141,30 @@ pub(super) fn draw(figure: &Figure, picture: &Picture, color_map: ColorMap, canv
             CanvasLabel { color: FAINT, ..label(&picture.subtitle, (center, 56.0), Anchor::Middle, TEXT) };
         canvas.text(text);
     }
-    match picture.overview.shape.as_slice() {
-        [_, columns] => {
+    match (picture.kind, picture.overview.shape.as_slice()) {
+        (PictureKind::Field, [_, columns]) => {
             field(figure, picture, color_map, *columns, canvas);
             color_bar(figure, picture, color_map, canvas);
         }
+        (PictureKind::Profile, _) => profile(figure, picture, canvas),
+        (PictureKind::Bars, _) => bars(figure, picture, canvas),
         _ => chart(figure, picture, canvas),
     }
     frame(figure, canvas);
     ticks(figure, canvas);
-    if let Some(axis) = picture.axes.last() {
-        canvas.text(label(&axis.title(), (center, at.1 + area.1 + 44.0), Anchor::Middle, TEXT));
-    }
-    let left = match picture.axes.as_slice() {
-        [vertical, _] => vertical.title(),
-        _ => picture.value_title(),
+    let dimension = |axis: Option<&super::PictureAxis>| axis.map(super::PictureAxis::title);
+    let (left, below) = match picture.kind {
+        PictureKind::Profile => {
+            (dimension(picture.axes.first()).unwrap_or_default(), Some(picture.value_title()))
+        }
+        PictureKind::Field => {
+            (dimension(picture.axes.first()).unwrap_or_default(), dimension(picture.axes.last()))
+        }
+        PictureKind::Line | PictureKind::Bars => (picture.value_title(), dimension(picture.axes.last())),
     };
+    if let Some(below) = below {
+        canvas.text(label(&below, (center, at.1 + area.1 + 44.0), Anchor::Middle, TEXT));
+    }
     let middle = (16.0 + TEXT, at.1 + area.1 / 2.0);
     canvas.text(CanvasLabel { upward: true, ..label(&left, middle, Anchor::Middle, TEXT) });
     legend(figure, picture, canvas);
@@ -270,8 +294,8 @@ fn color_bar(figure: &Figure, picture: &Picture, color_map: ColorMap, canvas: &m
     });
 }
 
-#[allow(clippy::cast_precision_loss)]
-fn chart(figure: &Figure, picture: &Picture, canvas: &mut dyn Canvas) {
+/// Lines across the axes at their ticks.
+fn grid(figure: &Figure, canvas: &mut dyn Canvas) {
     let ((x, y), (w, h)) = (figure.at, figure.area);
     for tick in &figure.vertical {
         canvas.line(&[(x, y + tick.place * h), (x + w, y + tick.place * h)], 1.0, GRID);
@@ -279,6 +303,50 @@ fn chart(figure: &Figure, picture: &Picture, canvas: &mut dyn Canvas) {
     for tick in &figure.horizontal {
         canvas.line(&[(x + tick.place * w, y), (x + tick.place * w, y + h)], 1.0, GRID);
     }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn bars(figure: &Figure, picture: &Picture, canvas: &mut dyn Canvas) {
+    let ((x, y), (w, h)) = (figure.at, figure.area);
+    grid(figure, canvas);
+    let points = &picture.overview.points;
+    let width = w / points.len().max(1) as f64;
+    let gap = if width > 4.0 { 1.0 } else { 0.0 };
+    for (i, point) in points.iter().enumerate() {
+        if let Point::Value(v) = point {
+            let height = picture.normalize(*v) * h;
+            canvas.fill((x + i as f64 * width, y + h - height), (width - gap, height), LINE);
+        }
+    }
+}
+
+/// A line from top to bottom.
+#[allow(clippy::cast_precision_loss)]
+fn profile(figure: &Figure, picture: &Picture, canvas: &mut dyn Canvas) {
+    let ((x, y), (w, h)) = (figure.at, figure.area);
+    grid(figure, canvas);
+    let rows = picture.overview.points.len();
+    let mut run: Vec<Place> = Vec::new();
+    for row in 0..rows {
+        let at = y + (row as f64 + 0.5) / rows as f64 * h;
+        match picture.along(row) {
+            Point::Value(v) => run.push((x + picture.normalize(v) * w, at)),
+            other => {
+                canvas.line(&run, 1.6, LINE);
+                run.clear();
+                let color = if other == Point::Null { MISSING.1 } else { NOT_FINITE };
+                let height = (h / rows as f64).max(1.0);
+                canvas.fill((x, at - height / 2.0), (5.0, height), color);
+            }
+        }
+    }
+    canvas.line(&run, 1.6, LINE);
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn chart(figure: &Figure, picture: &Picture, canvas: &mut dyn Canvas) {
+    let ((x, y), (w, h)) = (figure.at, figure.area);
+    grid(figure, canvas);
     let points = &picture.overview.points;
     let n = points.len().max(1) as f64;
     let mut run: Vec<Place> = Vec::new();
