@@ -129,6 +129,17 @@ impl ChunkGrid {
     }
 }
 
+/// One chunk of [`ChunkGrid::visit_touched`].
+#[derive(Debug)]
+pub struct TouchedChunk<'a> {
+    /// Grid coordinates.
+    pub coords: &'a [u64],
+    /// Row-major index in the grid, as [`ChunkGrid::linear`].
+    pub linear: u64,
+    /// The cells of the chunk, as [`ChunkGrid::region`].
+    pub region: &'a Region,
+}
+
 /// Chunk numbers intersected along one dimension.
 #[derive(Clone, Copy, Debug)]
 enum AxisChunks {
@@ -161,6 +172,54 @@ impl AxisChunks {
         match self {
             Self::Run { first, .. } => first + i,
             Self::Stride { start, step, extent, .. } => (start + i * step) / extent,
+        }
+    }
+}
+
+impl ChunkGrid {
+    /// Calls `visit` for the chunks of [`touched`](Self::touched), in their order, until it returns an error. Steps cost the axes that
+    /// change, and nothing is allocated for a chunk.
+    ///
+    /// # Errors
+    /// Errors of `visit`.
+    pub fn visit_touched<E>(
+        &self,
+        selection: &Selection,
+        mut visit: impl FnMut(TouchedChunk<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Touched { axes, mut step, at: mut coords, mut left } = self.touched(selection);
+        if left == 0 {
+            return Ok(());
+        }
+        let rank = axes.len();
+        // Chunks per step along each dimension.
+        let mut strides = Coords::from_elem(1, rank);
+        for d in (1..rank).rev() {
+            strides[d - 1] = strides[d].wrapping_mul(self.counts[d]);
+        }
+        let mut region = self.region(&coords);
+        let mut linear = self.linear(&coords);
+        loop {
+            visit(TouchedChunk { coords: &coords, linear, region: &region })?;
+            left -= 1;
+            if left == 0 {
+                return Ok(());
+            }
+            for d in (0..rank).rev() {
+                step[d] += 1;
+                let turned = step[d] == axes[d].len();
+                if turned {
+                    step[d] = 0;
+                }
+                let next = axes[d].get(step[d]);
+                linear = linear.wrapping_add(next.wrapping_sub(coords[d]).wrapping_mul(strides[d]));
+                coords[d] = next;
+                let start = next.saturating_mul(self.chunk[d]).min(self.shape[d]);
+                region.set_bounds(d, start, start.saturating_add(self.chunk[d]).min(self.shape[d]));
+                if !turned {
+                    break;
+                }
+            }
         }
     }
 }
@@ -238,6 +297,16 @@ mod tests {
                 expected.sort_by_key(|c| grid.linear(c));
                 expected.dedup();
                 assert_eq!(grid.touched(&selection).collect::<Vec<_>>(), expected, "{slices:?}");
+                let mut visited = Vec::new();
+                let visit = |chunk: TouchedChunk<'_>| {
+                    let coords = Coords::from_slice(chunk.coords);
+                    assert_eq!(chunk.linear, grid.linear(&coords));
+                    assert_eq!(*chunk.region, grid.region(&coords));
+                    visited.push(coords);
+                    if visited.len() == 5 { Err(()) } else { Ok(()) }
+                };
+                assert_eq!(grid.visit_touched(&selection, visit).is_err(), expected.len() >= 5);
+                assert_eq!(visited, expected[..expected.len().min(5)], "{slices:?}");
             }
         }
     }

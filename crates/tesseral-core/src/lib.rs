@@ -49,7 +49,7 @@ pub use element::Element;
 pub use error::{Error, ErrorKind, Result};
 pub use escape::{escape, file_name_part};
 pub use finding::{Finding, Severity};
-pub use grid::ChunkGrid;
+pub use grid::{ChunkGrid, TouchedChunk};
 pub use limits::Limits;
 pub use metadata::{Attributes, HistoryRow, Value};
 pub use region::{Coords, Region};

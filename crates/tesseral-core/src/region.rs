@@ -43,6 +43,12 @@ impl Region {
         self.bounds[d].1
     }
 
+    /// Changes the bounds along dimension `d`. An end below its start is treated as empty.
+    #[inline]
+    pub fn set_bounds(&mut self, d: usize, start: u64, end: u64) {
+        self.bounds[d] = (start, end.max(start));
+    }
+
     /// Number of positions along dimension `d`.
     #[inline]
     pub fn extent(&self, d: usize) -> u64 {

@@ -1,7 +1,7 @@
 //! Planning: chunks that serve a request, and their byte ranges.
 
 use smallvec::SmallVec;
-use tesseral_core::{Coords, Error, ErrorKind, Region, Result, Selection};
+use tesseral_core::{Coords, Error, ErrorKind, Region, Result, Selection, TouchedChunk};
 use tesseral_format::{Access, ChunkPlan, Column, Cover, Part, PlannedChunk, Request, Role, Uncovered};
 
 use crate::array::TetArray;
@@ -23,19 +23,24 @@ pub(crate) fn plan(array: &TetArray, request: &Request) -> Result<ChunkPlan> {
     // Most chunks of a damaged file can be missing, so iterate over the rows instead of the grid.
     let listed =
         (array.catalog.truncated && touched.remaining() > rows as u64).then(|| listed(array, selection));
-    let coords: Box<dyn Iterator<Item = Coords>> = match listed {
-        Some(listed) => Box::new(listed.into_iter()),
+    let mut add = |chunk: TouchedChunk<'_>| match plan_chunk(array, &chunk, &request.columns) {
+        Ok(planned) => {
+            chunks.push(planned);
+            Ok(())
+        }
+        Err(error) if array.catalog.truncated && !matches!(error.kind(), ErrorKind::Limit { .. }) => Ok(()),
+        Err(error) => Err(array.name_chunk(error, chunk.coords)),
+    };
+    match listed {
+        Some(listed) => {
+            for coords in &listed {
+                let region = &array.grid.region(coords);
+                add(TouchedChunk { coords, linear: array.grid.linear(coords), region })?;
+            }
+        }
         None => {
             limits.check_plan(touched.remaining()).map_err(|e| e.in_array(&array.schema.name))?;
-            Box::new(touched)
-        }
-    };
-    for coords in coords {
-        let planned = plan_chunk(array, &coords, &request.columns);
-        match planned {
-            Ok(chunk) => chunks.push(chunk),
-            Err(error) if array.catalog.truncated && !matches!(error.kind(), ErrorKind::Limit { .. }) => {}
-            Err(error) => return Err(array.name_chunk(error, &coords)),
+            array.grid.visit_touched(selection, add)?;
         }
     }
     let uncovered = if array.catalog.truncated { Uncovered::Fill } else { Uncovered::Impossible };
@@ -55,11 +60,15 @@ fn listed(array: &TetArray, selection: &Selection) -> Vec<Coords> {
 }
 
 /// Plans one chunk of the grid.
-pub(crate) fn plan_chunk(array: &TetArray, coords: &[u64], columns: &[Column]) -> Result<PlannedChunk> {
+pub(crate) fn plan_chunk(
+    array: &TetArray,
+    chunk: &TouchedChunk<'_>,
+    columns: &[Column],
+) -> Result<PlannedChunk> {
     let layout = &array.catalog.layout;
     let index = layout.head.superblock.chunk_index_offset;
     let corrupt = |detail: String| Error::corrupt("chunk index", &layout.object, index, detail);
-    let number = match array.catalog.find_row(array.number, array.grid.linear(coords)) {
+    let number = match array.catalog.find_row(array.number, chunk.linear) {
         IndexLookup::Row(number) => number,
         IndexLookup::Missing => return Err(corrupt("missing row of the chunk".to_owned())),
         IndexLookup::Duplicate(a, b) => {
@@ -68,8 +77,7 @@ pub(crate) fn plan_chunk(array: &TetArray, coords: &[u64], columns: &[Column]) -
     };
     let row = usize::try_from(number).ok().and_then(|n| layout.rows().get(n));
     let row = row.ok_or_else(|| corrupt(format!("row {number} out of bounds")))?;
-    let region = array.grid.region(coords);
-    let cells = check_row(array, number, row, &region)?;
+    let cells = check_row(array, number, row, chunk.region)?;
     let access = match row.codec.get() {
         RAW => Access::Direct { swapped: cfg!(target_endian = "big") },
         _ => {
@@ -88,7 +96,7 @@ pub(crate) fn plan_chunk(array: &TetArray, coords: &[u64], columns: &[Column]) -
     let parts: SmallVec<[Part; 1]> = columns.iter().map(part).collect();
     Ok(PlannedChunk {
         id: number,
-        cover: Cover::Exact(region),
+        cover: Cover::Exact(chunk.region.clone()),
         tile: None,
         layer: 0,
         cells,
@@ -103,7 +111,9 @@ fn check_row(array: &TetArray, number: u64, row: &IndexRow, region: &Region) -> 
     let layout = &array.catalog.layout;
     let index = layout.head.superblock.chunk_index_offset;
     // Already validated at open, unless the file is truncated.
-    row.check(&layout.object, index, number, layout.head.end, layout.payload_len)?;
+    if row.is_suspect(layout.head.end, layout.payload_len) {
+        row.check(&layout.object, index, number, layout.head.end, layout.payload_len)?;
+    }
     let cells = region.cells();
     let bytes = cells.and_then(|n| n.checked_mul(array.cell as u64));
     match (cells, bytes) {

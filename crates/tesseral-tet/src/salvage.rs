@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use tesseral_core::{Error, Finding, Result};
+use tesseral_core::{Error, Finding, Result, TouchedChunk};
 use tesseral_format::{Column, OpenOptions, Salvage};
 use tesseral_store::Store;
 
@@ -85,7 +85,9 @@ fn count_whole(catalog: &Arc<TetCatalog>, findings: &mut Vec<Finding>) -> u64 {
         rows[dataset] += 1;
         let coords = row.coords(array.grid.rank());
         let lost = if array.grid.contains(&coords) {
-            plan_chunk(array, &coords, &[Column::Field(0)]).err()
+            let (linear, region) = (array.grid.linear(&coords), &array.grid.region(&coords));
+            let chunk = TouchedChunk { coords: &coords, linear, region };
+            plan_chunk(array, &chunk, &[Column::Field(0)]).err()
         } else {
             let detail = format!("row {number}: chunk coordinates outside the grid");
             Some(Error::corrupt("chunk index row", &layout.object, at, detail))
