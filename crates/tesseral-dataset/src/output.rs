@@ -21,7 +21,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tesseral_core::{Error, Result};
-use tesseral_store::{LocalStore, Location, Overwrite, ReadMode, StagedPath, StorageOptions};
+use tesseral_store::{
+    Durability, LocalStore, Location, Overwrite, ReadMode, StagedPath, StorageOptions, Unsynced,
+};
 
 use remote::RemoteTarget;
 use tesseral_registry as registry;
@@ -51,6 +53,7 @@ pub struct Output {
     in_place: bool,
     outside: bool,
     storage: StorageOptions,
+    durability: Durability,
 }
 
 impl Output {
@@ -64,6 +67,7 @@ impl Output {
             in_place: false,
             outside: false,
             storage: StorageOptions::new(),
+            durability: Durability::Full,
         }
     }
 
@@ -112,6 +116,13 @@ impl Output {
         self
     }
 
+    /// Sets whether the output survives a loss of power once it is published. Default: [`Durability::Full`].
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
     /// Resolves `file://` URLs. Returns the URL of an output in an object store.
     fn resolve(&mut self) -> Result<Option<String>> {
         match Location::parse(&self.path)? {
@@ -134,15 +145,18 @@ impl Output {
     pub fn stage(mut self) -> Result<StagedOutput> {
         if let Some(url) = self.resolve()? {
             let (remote, staged) = RemoteTarget::stage(&url, self.kind, self.overwrite, &self.storage)?;
-            return Ok(StagedOutput { staged, checks: Checks::Remote(remote) });
+            // Local files of an output in an object store are temporary.
+            let unsynced = Unsynced::new(Durability::None);
+            return Ok(StagedOutput { staged, checks: Checks::Remote(remote), unsynced });
         }
         let rules = Rules::new(&self)?;
         if self.overwrite == Overwrite::Replace {
             rules.check(&self.path)?;
         }
         let folder = self.kind == OutputKind::Dataset { folder: true };
-        let staged = StagedPath::new(&self.path, folder, self.overwrite)?;
-        Ok(StagedOutput { staged, checks: Checks::Local(rules) })
+        let staged = StagedPath::new(&self.path, folder, self.overwrite)?.durability(self.durability);
+        let unsynced = Unsynced::new(self.durability);
+        Ok(StagedOutput { staged, checks: Checks::Local(rules), unsynced })
     }
 
     /// Runs the checks of [`stage`](Self::stage) without starting the output, for commands that write several outputs or none.
@@ -169,6 +183,8 @@ impl Output {
 pub struct StagedOutput {
     staged: StagedPath,
     checks: Checks,
+    /// Its files and folders, which are made durable before it is published.
+    unsynced: Arc<Unsynced>,
 }
 
 /// What happens when an output is published.
@@ -188,7 +204,7 @@ impl StagedOutput {
 
     /// A store at the temporary path. Objects staged in it replace the empty file.
     pub fn store(&self) -> Arc<LocalStore> {
-        Arc::new(LocalStore::new(self.path(), ReadMode::Read))
+        Arc::new(LocalStore::new(self.path(), ReadMode::Read).unsynced(Arc::clone(&self.unsynced)))
     }
 
     /// The staged path.
@@ -196,11 +212,12 @@ impl StagedOutput {
         &self.staged
     }
 
-    /// Publishes the output under its name. Its files must already be durable. The replaced entry stays intact until then.
+    /// Publishes the output under its name, after making its files durable. The replaced entry stays intact until then.
     ///
     /// # Errors
     /// `InvalidRequest` if an entry appeared meanwhile that must not be replaced; `Io`.
     pub fn publish(self) -> Result<()> {
+        self.unsynced.settle()?;
         match self.checks {
             Checks::Local(rules) => self.staged.publish_approved(&|replaced| rules.check(replaced)),
             Checks::Remote(target) => {

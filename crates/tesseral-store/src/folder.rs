@@ -110,14 +110,25 @@ impl Folder {
         matches!(self.stat(name), Ok(Some(stat)) if file_type(&stat) == FileType::Symlink)
     }
 
-    /// Opens the folder at a relative path, creating missing folders if `create` is set. No component can be a link.
-    pub(crate) fn below(self: &Arc<Self>, path: &str, create: bool) -> Result<Arc<Self>> {
+    /// Path of the folder.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens the folder at a relative path, creating missing folders if `create` is set: `created` makes the entries of a folder
+    /// durable. No component can be a link.
+    pub(crate) fn below(
+        self: &Arc<Self>,
+        path: &str,
+        create: bool,
+        created: &dyn Fn(&Arc<Self>) -> Result<()>,
+    ) -> Result<Arc<Self>> {
         let mut folder = Arc::clone(self);
         for name in path.split('/').filter(|name| !name.is_empty()) {
             let name = OsStr::new(name);
             if create {
                 match sys::mkdirat(&folder.handle, name, Mode::from_raw_mode(0o777)) {
-                    Ok(()) => folder.sync()?,
+                    Ok(()) => created(&folder)?,
                     Err(Errno::EXIST) => {}
                     Err(e) => return Err(io("create folder", &folder.path.join(name), e)),
                 }

@@ -16,6 +16,7 @@
 #![deny(unsafe_code)]
 
 mod append;
+mod durability;
 mod folder;
 mod growing;
 mod handles;
@@ -37,6 +38,7 @@ mod unpublished;
 
 pub use append::AppendFile;
 pub use bytes::Bytes;
+pub use durability::{Durability, Unsynced};
 pub use growing::Growing;
 pub use layer::StoreLayer;
 pub use leftover::staging_name;

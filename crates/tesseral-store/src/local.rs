@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use bytes::Bytes;
 use tesseral_core::{Error, Result};
 
+use crate::durability::Unsynced;
 use crate::folder::{Folder, FolderEntry, parent};
 use crate::handles;
 use crate::identity::OpenFile;
@@ -44,6 +45,8 @@ pub struct LocalStore {
     /// Folders that staged objects have open, by name: objects of one folder share its handle.
     folders: Mutex<HashMap<String, Weak<Folder>>>,
     watcher: Arc<MapRegistry>,
+    /// What is made durable later, if objects need not be durable when they are published.
+    unsynced: Option<Arc<Unsynced>>,
     /// Whether leftovers of earlier writers have been removed, which happens before the first object is staged.
     swept: Once,
 }
@@ -125,7 +128,15 @@ impl LocalStore {
         let watcher = MapRegistry::new(location.clone());
         let open = Arc::new(OpenFiles::default());
         handles::share(&open);
-        Self { location, root, access, open, folders: Mutex::default(), watcher, swept: Once::new() }
+        let (folders, unsynced) = (Mutex::default(), None);
+        Self { location, root, access, open, folders, watcher, unsynced, swept: Once::new() }
+    }
+
+    /// Adds objects that are published to a list instead of making them durable: for a folder that is not visible itself.
+    #[must_use]
+    pub fn unsynced(mut self, list: Arc<Unsynced>) -> Self {
+        self.unsynced = Some(list);
+        self
     }
 
     /// Path of the file or folder.
@@ -168,7 +179,14 @@ impl LocalStore {
             return Ok(folder);
         }
         let root = if create { Folder::create(&self.root)? } else { Folder::open(&self.root)? };
-        let folder = Arc::new(root).below(name, create)?;
+        let created = |folder: &Arc<Folder>| match &self.unsynced {
+            Some(list) => {
+                list.add_folder(folder);
+                Ok(())
+            }
+            None => folder.sync(),
+        };
+        let folder = Arc::new(root).below(name, create, &created)?;
         folders.retain(|_, folder| folder.strong_count() > 0);
         folders.insert(name.to_owned(), Arc::downgrade(&folder));
         Ok(folder)
@@ -424,7 +442,7 @@ impl Store for LocalStore {
             let only = object.is_empty().then(|| target.name());
             leftover::sweep(beside.folder(), only);
         });
-        Ok(Box::new(StagedPath::object(target, &beside, overwrite)?))
+        Ok(Box::new(StagedPath::object(target, &beside, overwrite, self.unsynced.clone())?))
     }
 
     fn remove(&self, object: &str) -> Result<()> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rustix::fs::FileType;
 use tesseral_core::{Advice, Error, Result};
 
+use crate::durability::{Durability, Unsynced};
 use crate::folder::{FolderEntry, file_type, io};
 use crate::handles::ReopenedFile;
 use crate::leftover;
@@ -24,6 +25,9 @@ pub struct StagedPath {
     overwrite: Overwrite,
     /// The open file, if this is an object of a store.
     file: Option<Arc<ReopenedFile>>,
+    /// What is made durable later, if this is an object of a folder that is not visible.
+    unsynced: Option<Arc<Unsynced>>,
+    durability: Durability,
     /// The entry with the temporary name must not be removed: it is published, or is the old output.
     keep: bool,
     _unpublished: Unpublished,
@@ -48,8 +52,14 @@ impl StagedPath {
     }
 
     /// Creates an empty file for the object `target` in the folder of `beside`, and keeps it open.
-    pub(crate) fn object(target: FolderEntry, beside: &FolderEntry, overwrite: Overwrite) -> Result<Self> {
+    pub(crate) fn object(
+        target: FolderEntry,
+        beside: &FolderEntry,
+        overwrite: Overwrite,
+        unsynced: Option<Arc<Unsynced>>,
+    ) -> Result<Self> {
         let (mut staged, file) = Self::create(target, beside, false, overwrite, "tmp")?;
+        staged.unsynced = unsynced;
         let entry = staged.temporary.clone();
         staged.file = file.map(|file| ReopenedFile::new(file, move || entry.open_file()));
         Ok(staged)
@@ -83,12 +93,38 @@ impl StagedPath {
             // Otherwise the name is a leftover of a process with the same number: use the next one.
             if created {
                 let (path, file, keep) = (temporary.path(), None, false);
-                let staged = Self { path, temporary, target, overwrite, file, keep, _unpublished };
+                let (unsynced, durability) = (None, Durability::Full);
+                let staged = Self {
+                    path,
+                    temporary,
+                    target,
+                    overwrite,
+                    file,
+                    unsynced,
+                    durability,
+                    keep,
+                    _unpublished,
+                };
                 if private {
                     staged.keep_permissions()?;
                 }
                 return Ok((staged, opened));
             }
+        }
+    }
+
+    /// Sets whether the name is durable when the entry is published. Default: yes.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Makes the name durable.
+    fn sync_name(&self) -> Result<()> {
+        match self.durability {
+            Durability::Full => self.target.folder().sync(),
+            Durability::None => Ok(()),
         }
     }
 
@@ -117,7 +153,7 @@ impl StagedPath {
             if self.target.stat()?.is_none() {
                 if self.temporary.rename_new(&self.target)? {
                     self.keep = true;
-                    return self.target.folder().sync();
+                    return self.sync_name();
                 }
                 continue;
             }
@@ -129,7 +165,7 @@ impl StagedPath {
                 // The system returns an error if the folder is no longer empty.
                 self.temporary.rename(&self.target)?;
                 self.keep = true;
-                return self.target.folder().sync();
+                return self.sync_name();
             }
             return self.replace(approve);
         }
@@ -146,7 +182,7 @@ impl StagedPath {
                 return Err(error);
             }
             // The old entry is removed on drop.
-            return self.target.folder().sync();
+            return self.sync_name();
         }
         // Without an atomic exchange the old entry is renamed first: a crash between the steps leaves it as a leftover.
         let aside = self.target.beside(leftover::temporary(self.target.name(), "staged"));
@@ -160,7 +196,7 @@ impl StagedPath {
             let _ = aside.rename_new(&self.target);
             return Err(error);
         }
-        self.target.folder().sync()?;
+        self.sync_name()?;
         // An entry that cannot be removed is a leftover, marked by its name.
         let _ = aside.remove_tree();
         Ok(())
@@ -200,7 +236,18 @@ impl Staged for StagedPath {
     }
 
     fn publish(mut self: Box<Self>) -> Result<()> {
-        self.with_file("sync", File::sync_all)?;
+        let file = match &self.unsynced {
+            // The temporary name is gone later: a handle is kept.
+            Some(_) => self
+                .file
+                .as_ref()
+                .map(|file| file.get().map_err(|e| io("sync", &self.path, e)))
+                .transpose()?,
+            None => {
+                self.with_file("sync", File::sync_all)?;
+                None
+            }
+        };
         {
             let _publishing = publishing();
             match self.overwrite {
@@ -213,7 +260,9 @@ impl Staged for StagedPath {
             }
             self.keep = true;
         }
-        self.target.folder().sync()
+        let Some(unsynced) = &self.unsynced else { return self.target.folder().sync() };
+        unsynced.add_folder(self.target.folder());
+        file.map_or(Ok(()), |file| unsynced.add_file(file, &self.target.path()))
     }
 }
 
