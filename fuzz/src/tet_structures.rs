@@ -1,10 +1,12 @@
 //! Any bytes as one of the structures of a `.tet` file, without the file around them, so that no digest or offset has to be right first.
 //! Shared by the fuzz target and a test that runs on any toolchain.
 
+use tesseral_store::Bytes;
 use tesseral_tet::wire::chunk_index::{self, IndexHeader, IndexRow};
 use tesseral_tet::wire::digest_region::{DigestRegion, Extent, RowDigest, row_digest};
 use tesseral_tet::wire::footer::FooterJson;
 use tesseral_tet::wire::secondary_index::SecondaryIndex;
+use tesseral_tet::wire::statistics_region::{self, StatisticsRegion};
 use tesseral_tet::wire::superblock::Superblock;
 use tesseral_tet::wire::{Cursor, directory, footer, zone_map};
 use xxhash_rust::xxh3::xxh3_64;
@@ -15,7 +17,7 @@ const DEPTH: usize = 64;
 pub fn structures(bytes: &[u8]) {
     let Some((which, bytes)) = bytes.split_first() else { return };
     let mut cursor = Cursor::at_offset("fuzz", bytes, 0);
-    match which % 8 {
+    match which % 9 {
         0 => drop(Superblock::parse(&mut cursor, bytes.len() as u64)),
         1 => {
             if let Ok(records) = directory::parse(&mut cursor, u32::from(*which) / 8) {
@@ -39,11 +41,29 @@ pub fn structures(bytes: &[u8]) {
             }
         }
         6 => drop(SecondaryIndex::parse(bytes, "fuzz", 0, DEPTH, 3)),
-        _ => {
+        7 => {
             let rows = [IndexRow::new(0, &[0], 0, 8, 8, 0), IndexRow::new(1, &[1, 2], 8, 8, 8, 0)];
             let _ = zone_map::parse(bytes, "fuzz", 0, DEPTH, &[], &rows);
             let _ = zone_map::parse(bytes, "fuzz", 0, DEPTH, &[], &[]);
         }
+        _ => statistics(bytes),
+    }
+}
+
+/// A statistics region: as it is, and with a valid digest of itself.
+fn statistics(bytes: &[u8]) {
+    let parse = |bytes: &[u8]| {
+        let _ = statistics_region::total_len(&mut Cursor::at_offset("fuzz", bytes, 0));
+        let bytes = Bytes::copy_from_slice(bytes);
+        let Ok(region) = StatisticsRegion::parse(&bytes, "fuzz", 0, 2) else { return };
+        for number in (0..region.count()).take(99) {
+            assert!(region.row(number).is_none_or(|row| row.sum.len() <= bytes.len()));
+        }
+        assert!(region.row(region.count()).is_none());
+    };
+    parse(bytes);
+    if let Some((body, _)) = bytes.split_last_chunk::<8>() {
+        parse(&[body, &xxh3_64(body).to_le_bytes()].concat());
     }
 }
 

@@ -3,6 +3,7 @@
 It shares no code with the crates and holds files to the letter of the format, where readers are lenient.
 """
 
+import fractions
 import itertools
 import json
 import math
@@ -180,6 +181,15 @@ def _footer(data, out, end, catalog_end):
         out.digests = _digests(out, out.region(ref), data[32:catalog_end])
         end = ref["offset"] + ref["len"]
         out.regions.append(("digests", end))
+    start = align8(end)
+    if data[start : start + 4] == b"TSTA":
+        assert not any(data[end:start])
+        length = _statistics(out, start, data[32:catalog_end])
+        if "digests_ref" in footer:
+            stored = int(footer["digests_ref"]["statistics"], 16)
+            assert stored == xxhash.xxh3_64_intdigest(data[start : start + length])
+        end = start + length
+        out.regions.append(("statistics", end))
     for key in ("zone_maps_ref", "secondary_index_ref", "metadata_ref"):
         if key in footer:
             assert list(footer[key]) == ["offset", "len"] and footer[key]["offset"] == end
@@ -218,6 +228,58 @@ def _digests(out, region, catalog):
         used += len(blocks)
     assert used == len(table)
     return list(digests)
+
+
+def _statistics(out, start, catalog):
+    """Exact statistics of chunks match the cells of raw ones; returns the length of the region."""
+    data = out.data
+    version, n, listed, sums, over_catalog = struct.unpack("<IQQQQ", data[start + 4 : start + 40])
+    assert version == 1 and over_catalog == xxhash.xxh3_64_intdigest(catalog)
+    rows_at = start + 40 + listed
+    heap_at = rows_at + 48 * n
+    end = heap_at + align8(sums)
+    assert struct.unpack("<Q", data[end : end + 8]) == (xxhash.xxh3_64_intdigest(data[start:end]),)
+    at, first_index, used = start + 40, 0, 0
+    for number, dataset in enumerate(out.datasets):
+        rows = [row for row in out.rows if row.dataset == number]
+        first, count = struct.unpack("<QQ", data[at : at + 16])
+        missing = [data[at + 16 + 8 * i : at + 24 + 8 * i] for i in range(count)]
+        at += 16 + 8 * count
+        if first == 2**64 - 1:
+            continue
+        assert first == first_index
+        first_index += len(rows)
+        values = [np.frombuffer(value, dataset.dtype, 1)[0] for value in missing]
+        for i, row in enumerate(rows):
+            head = data[rows_at + 48 * (first + i) :][:48]
+            gone, nans, low, high, place, length, flags = struct.unpack("<QQ8s8sQII", head)
+            if flags & 1 == 0:
+                continue
+            assert place == used
+            used += length
+            if row.codec != 0:
+                continue
+            cells = np.frombuffer(out.payload(row), dataset.dtype)
+            lost = np.zeros(cells.shape, bool)
+            for value in values:
+                lost |= np.isnan(cells) if value != value else cells == value
+            nan = ~lost & (cells != cells)
+            left = cells[~lost & ~nan]
+            assert (gone, nans, flags >> 1) == (lost.sum(), nan.sum(), int(len(left) > 0))
+            if len(left):
+                order = _total_order(left)
+                for stored, index in ((low, np.argmin(order)), (high, np.argmax(order))):
+                    assert stored[: dataset.dtype.itemsize] == left[index].tobytes()
+            finite = left[np.isfinite(left)] if left.dtype.kind == "f" else left
+            expected = sum((fractions.Fraction(value) for value in finite.tolist()), fractions.Fraction(0))
+            sum_at = heap_at + place + 16
+            power, digits = struct.unpack("<hH", data[sum_at : sum_at + 4])
+            negative, digits = digits >> 15, digits & 0x7FFF
+            limbs = struct.unpack(f"<{digits}I", data[sum_at + 4 : sum_at + 4 + 4 * digits])
+            total = sum(fractions.Fraction(limb) * fractions.Fraction(2) ** (32 * (power + k)) for k, limb in enumerate(limbs))
+            assert (-total if negative else total) == expected
+    assert (at, first_index, used) == (rows_at, n, sums)
+    return end + 8 - start
 
 
 def fill_of(attrs, dtype):

@@ -10,7 +10,7 @@ use tesseral_format::convention;
 use tesseral_format::{
     ArraySpec, ColumnData, CreateOptions, FormatOptions, MemoryBudget, StoredChunk, StoredForm,
 };
-use tesseral_store::Overwrite;
+use tesseral_store::{Durability, Overwrite};
 
 use crate::{Array, Output, StagedOutput};
 use tesseral_registry as registry;
@@ -40,6 +40,7 @@ pub struct Create {
     named: Attributes,
     execution: Options,
     sources: Vec<PathBuf>,
+    durability: Durability,
 }
 
 impl Create {
@@ -69,10 +70,17 @@ impl Create {
         self
     }
 
-    /// Stores statistics of every chunk (`.tet`: zone maps).
+    /// Stores statistics of every chunk also in the form that other readers of the format use (`.tet`: zone maps).
     #[must_use]
     pub fn statistics(mut self) -> Self {
         self.options.statistics = true;
+        self
+    }
+
+    /// Stores exact statistics of chunks, sums included, where other readers of the format ignore them (`.tet`).
+    #[must_use]
+    pub fn chunk_statistics(mut self) -> Self {
+        self.options.chunk_statistics = true;
         self
     }
 
@@ -119,6 +127,13 @@ impl Create {
         self
     }
 
+    /// Sets whether the output survives a loss of power once it is published. Default: [`Durability::Full`].
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
     /// Sets threads, memory, cancellation and progress.
     #[must_use]
     pub fn execution(mut self, options: Options) -> Self {
@@ -135,6 +150,7 @@ impl Create {
         let format = if format.is_empty() { registry::of_output(path)? } else { registry::format(format)? };
         let folder = format.capabilities().folder;
         let output = Output::dataset(path, folder).overwrite(self.options.overwrite);
+        let output = output.durability(self.durability);
         let output = self.sources.iter().fold(output, Output::source).outside_sources().stage()?;
         // The empty file or folder at the temporary name is replaced.
         let mut options = CreateOptions { overwrite: Overwrite::Replace, ..self.options.clone() };

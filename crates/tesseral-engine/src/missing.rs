@@ -122,6 +122,7 @@ fn exclude(field: &Field, value: &Scalar, stats: &mut ChunkStats) {
     // Any number of the cells may be missing. An end of the range that differs from the value is a cell that stays.
     stats.nulls = Stat::Bound(stats.cells);
     stats.sum = Stat::Absent;
+    stats.partial_sum = None;
     let stays = |order: Option<Ordering>| order.is_some_and(Ordering::is_ne);
     if !stays(low) {
         stats.min = std::mem::take(&mut stats.min).weaken();
@@ -167,6 +168,7 @@ mod tests {
                 min: scalar(cells.iter().min()),
                 max: scalar(cells.iter().max()),
                 sum: Stat::Exact(Sum::Int(cells.iter().map(|v| i128::from(*v)).sum())),
+                partial_sum: None,
                 missing: Vec::new(),
             };
             let found = statistics(&field(&[first, second]), stats_of(&cells, 0));

@@ -174,7 +174,14 @@ impl SourceLayer for PhysicalSource {
         let stats = cells::statistics(&self.inner.schema().fields[field], stats);
         let Unpacking::Numbers(packing) = unpacking else {
             let (min, max) = (Stat::Absent, Stat::Absent);
-            return ChunkStats { min, max, sum: Stat::Absent, missing: Vec::new(), ..stats };
+            return ChunkStats {
+                min,
+                max,
+                sum: Stat::Absent,
+                partial_sum: None,
+                missing: Vec::new(),
+                ..stats
+            };
         };
         // Unpacking keeps the order of values, also where it rounds.
         let value = |stat: Stat<Scalar>| match stat {
@@ -187,7 +194,7 @@ impl SourceLayer for PhysicalSource {
             Some(false) => (value(stats.min), value(stats.max)),
             Some(true) => (value(stats.max), value(stats.min)),
         };
-        ChunkStats { min, max, sum: Stat::Absent, missing: Vec::new(), ..stats }
+        ChunkStats { min, max, sum: Stat::Absent, partial_sum: None, missing: Vec::new(), ..stats }
     }
 
     fn constant(&self, chunk: &PlannedChunk, column: Column) -> Option<Vec<u8>> {

@@ -625,6 +625,14 @@ impl StatisticsCheck {
         {
             return differs("null count", stored, found);
         }
+        if let (Some(sum), Some(found_sum)) = (&stored.partial_sum, &found.partial_sum) {
+            if sum != found_sum {
+                return differs("exact sum", sum, found_sum);
+            }
+            if stored.nans != found.nans {
+                return differs("NaN count", &stored.nans, &found.nans);
+            }
+        }
         match (stored.sum.exact(), summary.sum()) {
             (Some(Sum::Int(stored)), Some(Sum::Int(found))) if *stored != found => {
                 differs("sum", stored, &found)

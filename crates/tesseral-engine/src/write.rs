@@ -160,8 +160,10 @@ impl WriteSession {
             let column = ColumnData::Fixed { values: cells, validity: None };
             return self.encode_part(array, declared, coords, &declared.cells(coords)?, &[column]);
         }
-        let stats =
-            if self.writer.wants_stats(array) { vec![statistics(declared, cells)?] } else { Vec::new() };
+        let stats = match self.writer.wants_stats(array) {
+            true => vec![self.statistics(array, &declared.schema.fields[0], cells, None)?],
+            false => Vec::new(),
+        };
         let column = ColumnData::Fixed { values: cells, validity: None };
         with_workspace(|w| self.writer.encode(array, coords, &[column], stats, &mut w.scratch))
     }
@@ -388,11 +390,6 @@ fn chunk_bytes(declared: &DeclaredArray, coords: &[u64]) -> Result<usize> {
     bytes.ok_or_else(|| Error::limit("a chunk", cells, usize::MAX as u64))
 }
 
-/// Statistics of the cells of one chunk.
-fn statistics(declared: &DeclaredArray, cells: &[u8]) -> Result<ChunkStats> {
-    columns::statistics(&declared.schema.fields[0], cells, None)
-}
-
 /// Converts a summary to chunk statistics.
 pub(crate) fn chunk_stats(summary: &Summary) -> ChunkStats {
     fn known<T>(value: Option<T>) -> Stat<T> {
@@ -405,6 +402,7 @@ pub(crate) fn chunk_stats(summary: &Summary) -> ChunkStats {
         min: known(summary.min()),
         max: known(summary.max()),
         sum: known(summary.sum()),
+        partial_sum: summary.partial_sum(),
         missing: Vec::new(),
     }
 }

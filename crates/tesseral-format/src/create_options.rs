@@ -21,7 +21,9 @@ pub struct CreateOptions {
     pub overwrite: Overwrite,
     /// Store a digest per chunk, if the format supports it.
     pub digests: bool,
-    /// Store chunk statistics, if the format makes them optional (zone maps).
+    /// Store exact statistics of chunks where other readers of the format ignore them.
+    pub chunk_statistics: bool,
+    /// Store chunk statistics also in the form that other readers of the format use, if it makes them optional (zone maps).
     pub statistics: bool,
     /// Memory budget to store for readers, if the format supports it.
     pub memory_budget: Option<MemoryBudget>,
@@ -42,6 +44,7 @@ impl Default for CreateOptions {
         Self {
             overwrite: Overwrite::Refuse,
             digests: true,
+            chunk_statistics: false,
             statistics: false,
             memory_budget: None,
             work_space: None,
@@ -58,6 +61,7 @@ impl Debug for CreateOptions {
         f.debug_struct("CreateOptions")
             .field("overwrite", &self.overwrite)
             .field("digests", &self.digests)
+            .field("chunk_statistics", &self.chunk_statistics)
             .field("statistics", &self.statistics)
             .field("memory_budget", &self.memory_budget)
             .field("work_space", &self.work_space)

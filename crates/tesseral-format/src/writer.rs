@@ -138,6 +138,8 @@ pub struct StoredChunk {
     pub bytes: Bytes,
     /// Decoded size in bytes.
     pub raw_len: u64,
+    /// Statistics of its cells, as far as its container has them.
+    pub stats: ChunkStats,
 }
 
 /// Writes of a placed chunk that are not done yet.
@@ -200,6 +202,12 @@ pub trait Writer: Debug + Send + Sync {
 
     /// Returns whether chunks of an array should have statistics.
     fn wants_stats(&self, array: usize) -> bool;
+
+    /// Returns whether these statistics leave out the missing values that a field declares, beside nulls.
+    fn excludes_missing(&self, array: usize) -> bool {
+        let _ = array;
+        false
+    }
 
     /// Returns whether the chunks of an array must be pushed in canonical order for canonical bytes. Formats that know every
     /// chunk's offset in advance return false and accept chunks from all threads.

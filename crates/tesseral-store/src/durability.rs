@@ -122,7 +122,7 @@ fn sync_files(files: &[(Arc<File>, Box<Path>)]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LocalStore, Overwrite, ReadMode, Store, StoreExt};
+    use crate::{LocalStore, Overwrite, ReadMode, StoreExt};
 
     fn waiting(unsynced: &Unsynced) -> (usize, usize) {
         let waiting = unsynced.waiting();

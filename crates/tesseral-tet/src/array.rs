@@ -121,6 +121,15 @@ impl ArraySource for TetArray {
     }
 
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
+        if column != Column::Field(0) {
+            return ChunkStats::unknown(chunk.cells);
+        }
+        let dtype = self.schema.fields[0].dtype;
+        let own = self.catalog.statistics(self.number, chunk.id);
+        let own = own.and_then(|(row, missing)| crate::stats::of_row(dtype, chunk.cells, &row, missing));
+        if let Some(stats) = own {
+            return stats;
+        }
         match (column, self.catalog.zone(chunk.id)) {
             (Column::Field(0), Some(zone)) => {
                 self.fill.stats(self.schema.fields[0].dtype, chunk.cells, &zone)

@@ -10,12 +10,13 @@ use tesseral_format::{AuditOptions, AuditReport, ContainerSource};
 use tesseral_store::Store;
 
 use crate::layout::{Digests, FileLayout};
-use crate::open::{TetCatalog, TetContainer};
+use crate::open::{ChunkStatistics, TetCatalog, TetContainer};
 use crate::package;
 use crate::plan::row_offset;
 use crate::source::FileBytes;
 use crate::wire::chunk_index::{IndexRow, ROW_LEN};
 use crate::wire::directory;
+use crate::wire::footer::FileRange;
 use crate::wire::metadata::{MAX_LABELS, check_history};
 use crate::wire::secondary_index::SecondaryIndex;
 use crate::wire::superblock::{self, FLAG_FOOTER};
@@ -59,7 +60,7 @@ pub(crate) fn audit(
     let spans = Spans::new(catalog.layout.rows());
     let sound = check_catalog(&catalog.layout, &spans, report);
     let mut result = AuditReport::default();
-    (result.covered_bytes, result.uncovered_bytes) = coverage(&catalog.layout, &spans);
+    (result.covered_bytes, result.uncovered_bytes) = coverage(&catalog, &spans);
     if sound {
         check_footer(&catalog.layout, report);
         check_own(&catalog, &spans, mismatch, report);
@@ -281,7 +282,8 @@ fn check_own(catalog: &TetCatalog, spans: &Spans, mismatch: Option<Error>, repor
         let detail = format!("the payloads of rows {first} and {second} overlap");
         report(in_row(Finding::warning("payload_overlap", detail), layout, second).at(start, end - start));
     }
-    check_space(layout, spans, report);
+    let statistics = check_statistics(catalog, report);
+    check_space(layout, spans, statistics, report);
     check_names(layout, report);
     check_labels(layout, report);
     check_reserved(layout, report);
@@ -300,8 +302,30 @@ fn check_own(catalog: &TetCatalog, spans: &Spans, mismatch: Option<Error>, repor
     report(finding);
 }
 
+/// Checks the statistics of chunks, and returns where they are. Only a comparison with a digest in the footer shows damage.
+fn check_statistics(catalog: &TetCatalog, report: &mut Report<'_>) -> Option<FileRange> {
+    let keyed =
+        catalog.layout.json().is_some_and(|json| json.digests_ref.is_some_and(|d| d.statistics.is_some()));
+    match catalog.read_statistics() {
+        Ok(None) => None,
+        Ok(Some(ChunkStatistics { place, region })) => {
+            let rows = format!("{} chunks", region.count());
+            report(Finding::passed("statistics", rows).at(place.offset, place.len));
+            Some(place)
+        }
+        Err(error) if keyed && error.is_damage() => {
+            report(Finding::from_error("statistics", &error));
+            None
+        }
+        Err(error) => {
+            report(Finding::warning("statistics", format!("ignored: {error}")));
+            None
+        }
+    }
+}
+
 /// Checks the bytes between and after the payloads.
-fn check_space(layout: &FileLayout, spans: &Spans, report: &mut Report<'_>) {
+fn check_space(layout: &FileLayout, spans: &Spans, statistics: Option<FileRange>, report: &mut Report<'_>) {
     let last = layout.head.last_payload_end();
     let mut used = last;
     if let Digests::Present { region, .. } | Digests::Unusable { region, .. } = &layout.digests {
@@ -318,6 +342,10 @@ fn check_space(layout: &FileLayout, spans: &Spans, report: &mut Report<'_>) {
         if start >= last && start - last < 8 {
             used = end;
         }
+    }
+    // Statistics are after the digests, or after the payloads, aligned as well.
+    if let Some(place) = statistics.filter(|place| place.offset >= used && place.offset - used < 8) {
+        used = place.end().unwrap_or(used);
     }
     if used < layout.payload_len {
         let detail = format!("{} unused bytes after the last payload", layout.payload_len - used);
@@ -423,8 +451,10 @@ fn check_accelerators(catalog: &TetCatalog, report: &mut Report<'_>) {
 }
 
 /// Counts the bytes of metadata that a digest covers, and all other bytes outside payloads.
-fn coverage(layout: &FileLayout, spans: &Spans) -> (u64, u64) {
-    let mut covered = 0;
+fn coverage(catalog: &TetCatalog, spans: &Spans) -> (u64, u64) {
+    let layout = &catalog.layout;
+    let statistics = catalog.read_statistics().ok().flatten();
+    let mut covered = statistics.map_or(0, |statistics| statistics.place.len);
     if let Digests::Present { region, .. } = &layout.digests {
         covered += region.len + (layout.head.end - superblock::LEN);
         if let Some((footer, digests)) = layout.footer.as_ref().and_then(|f| Some((f, f.json.digests_ref?))) {

@@ -118,6 +118,11 @@ impl FileHead {
         chunk_index::rows(&self.rows)
     }
 
+    /// Digest of directory and index.
+    pub(crate) fn catalog_digest(&self) -> u64 {
+        xxh3_64(&self.catalog)
+    }
+
     /// End of the last payload, or of the index if there is none. Ends beyond `u64` are ignored.
     pub(crate) fn last_payload_end(&self) -> u64 {
         self.rows().iter().filter_map(IndexRow::payload_end).max().unwrap_or(0).max(self.end)
@@ -191,6 +196,18 @@ impl FileLayout {
     /// Returns the footer's metadata of a dataset.
     pub(crate) fn metadata(&self) -> Option<&FooterMetadata> {
         self.footer.as_ref()?.metadata.as_ref()
+    }
+
+    /// Offset of the statistics of chunks, if the file has any: after the digests, or else after the payloads.
+    pub(crate) fn statistics_offset(&self) -> Option<u64> {
+        match &self.digests {
+            Digests::Present { region, .. } | Digests::Unusable { region, .. } => region.end(),
+            Digests::Absent => match self.json().and_then(|json| json.digests_ref) {
+                // Digests are not verified.
+                Some(digests) => digests.region.end(),
+                None => align8(self.head.last_payload_end()),
+            },
+        }
     }
 
     pub(crate) fn json(&self) -> Option<&FooterJson> {
@@ -455,7 +472,7 @@ pub(crate) fn find_digests(
         let bytes = source.get(region.offset..rows_end, "digest region")?;
         let parsed =
             DigestRegion::parse(&mut Cursor::at_offset(&source.object, &bytes, region.offset), extent)?;
-        if parsed.catalog != xxh3_64(&head.catalog) {
+        if parsed.catalog != head.catalog_digest() {
             let detail = "digest mismatch of directory and chunk index";
             return Err(Error::corrupt("chunk index", &source.object, directory::OFFSET, detail));
         }

@@ -13,9 +13,11 @@ use crate::array::TetArray;
 use crate::layout::{Digests, FileLayout};
 use crate::lookup::{IndexLookup, RowTable};
 use crate::source::FileBytes;
+use crate::wire::Cursor;
 use crate::wire::chunk_index::{INDEX_VERSION, codec_name};
 use crate::wire::directory::name_of;
 use crate::wire::footer::FileRange;
+use crate::wire::statistics_region::{self, RowStatistics, StatisticsRegion};
 use crate::wire::superblock::LAYOUT_VERSION;
 use crate::wire::zone_map::{self, Zone};
 
@@ -31,6 +33,14 @@ pub(crate) struct TetCatalog {
     pub truncated: bool,
     table: OnceLock<RowTable>,
     zones: OnceLock<Option<Vec<Option<Zone>>>>,
+    statistics: OnceLock<Option<ChunkStatistics>>,
+}
+
+/// Statistics of chunks, and where they are.
+#[derive(Debug)]
+pub(crate) struct ChunkStatistics {
+    pub place: FileRange,
+    pub region: StatisticsRegion,
 }
 
 impl TetCatalog {
@@ -41,7 +51,16 @@ impl TetCatalog {
         limits: Limits,
         truncated: bool,
     ) -> Self {
-        Self { store, name, layout, limits, truncated, table: OnceLock::new(), zones: OnceLock::new() }
+        Self {
+            store,
+            name,
+            layout,
+            limits,
+            truncated,
+            table: OnceLock::new(),
+            zones: OnceLock::new(),
+            statistics: OnceLock::new(),
+        }
     }
 
     /// Returns the row of the chunk at a grid position of a dataset.
@@ -56,6 +75,56 @@ impl TetCatalog {
     pub(crate) fn zone(&self, row: u64) -> Option<Zone> {
         let zones = self.zones.get_or_init(|| self.read_zones().ok().flatten());
         zones.as_ref()?.get(usize::try_from(row).ok()?).copied()?
+    }
+
+    /// Returns the statistics of a chunk of a dataset, and the values that they count as missing. They are read on first use;
+    /// damaged ones are ignored.
+    pub(crate) fn statistics(&self, dataset: usize, row: u64) -> Option<(RowStatistics<'_>, &[[u8; 8]])> {
+        let held = self.statistics.get_or_init(|| self.read_statistics().ok().flatten());
+        let region = &held.as_ref()?.region;
+        // Rows of the table are in canonical order, as those of the index.
+        let own = region.datasets.get(dataset)?;
+        let first = *self.layout.first_row.as_ref()?.get(dataset)?;
+        let number = own.first_row?.checked_add(row.checked_sub(first)?)?;
+        Some((region.row(number)?, &own.missing))
+    }
+
+    /// Reads the statistics of chunks, if the file has any.
+    pub(crate) fn read_statistics(&self) -> Result<Option<ChunkStatistics>> {
+        let layout = &self.layout;
+        let digest = layout.json().and_then(|json| json.digests_ref?.statistics);
+        let absent = |detail: &str, offset: Option<u64>| match digest {
+            // The footer says that they exist.
+            Some(_) => Err(Error::corrupt("statistics region", &layout.object, offset, detail.to_owned())),
+            None => Ok(None),
+        };
+        let Some(offset) = layout.statistics_offset() else { return absent("no digest region", None) };
+        let head_end =
+            offset.checked_add(statistics_region::HEAD_LEN).filter(|end| *end <= layout.payload_len);
+        let Some(head_end) = head_end.filter(|_| !layout.head.datasets.is_empty()) else {
+            return absent("outside the payload area", Some(offset));
+        };
+        let source = FileBytes::open(&self.store, &self.name)?;
+        let head = source.get(offset..head_end, "statistics region")?;
+        if head.get(..4) != Some(&statistics_region::MAGIC[..]) {
+            return absent("missing", Some(offset));
+        }
+        let len = statistics_region::total_len(&mut Cursor::at_offset(&layout.object, &head, offset))?;
+        self.limits.check_metadata(len)?;
+        let place = FileRange { offset, len };
+        let Some(end) = place.end().filter(|end| *end <= layout.payload_len) else {
+            return absent("outside the payload area", Some(offset));
+        };
+        let bytes = source.get(offset..end, "statistics region")?;
+        let count = layout.head.datasets.len();
+        let region = StatisticsRegion::parse(&bytes, &layout.object, offset, count)?;
+        if digest.is_some_and(|digest| digest != xxh3_64(&bytes)) {
+            return absent("digest mismatch", Some(offset));
+        }
+        if region.catalog != layout.head.catalog_digest() {
+            return absent("digest mismatch of directory and chunk index", Some(offset));
+        }
+        Ok(Some(ChunkStatistics { place, region }))
     }
 
     /// Reads the zone maps, if the file has any.

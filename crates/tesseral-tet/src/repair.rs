@@ -98,7 +98,7 @@ fn plan_footer_repair(source: &FileBytes<'_>, limits: &Limits) -> Result<FooterR
     let Ok(Digests::Present { region, .. }) = find_digests(source, &head, None, source.len) else {
         return Ok(FooterRepair { len, footer: Vec::new(), flags });
     };
-    let digests_ref = Some(DigestsRef { region, json: 0, spill: None, zone_maps: None });
+    let digests_ref = Some(DigestsRef { region, json: 0, spill: None, zone_maps: None, statistics: None });
     let mut footer = Vec::new();
     FooterJson { digests_ref, ..FooterJson::default() }.write(&mut footer)?;
     FooterTail { json_len: footer.len() as u64, version: 1 }.write(&mut footer);

@@ -11,6 +11,7 @@ use tesseral_core::dtype::Class;
 use tesseral_core::{ChunkStats, DType, Element, Scalar, Stat, dispatch_element};
 
 use crate::array::parse_fill;
+use crate::wire::statistics_region::RowStatistics;
 use crate::wire::zone_map::{Zone, ZoneRange};
 
 /// Declared missing value in the attributes.
@@ -79,6 +80,7 @@ impl FillRule {
             min,
             max,
             sum: Stat::Absent,
+            partial_sum: None,
             missing: self.value().cloned().into_iter().collect(),
         }
     }
@@ -87,6 +89,37 @@ impl FillRule {
     pub(crate) fn zone_of(&self, dtype: DType, values: &[u8]) -> Zone {
         dispatch_element!(dtype, T => fold::<T>(values, self.value()), else => Zone::default())
     }
+}
+
+/// Statistics of a chunk from its row of the statistics region. A contradictory row gives none.
+pub(crate) fn of_row(
+    dtype: DType,
+    cells: u64,
+    row: &RowStatistics<'_>,
+    missing: &[[u8; 8]],
+) -> Option<ChunkStats> {
+    let size = dtype.size().filter(|size| *size <= 8)?;
+    let value = |bytes: &[u8; 8]| Scalar::from_le_bytes(dtype, &bytes[..size]).ok();
+    let valid = cells.checked_sub(row.nulls)?.checked_sub(row.nans)?;
+    let range = match &row.range {
+        Some((min, max)) => Some((value(min)?, value(max)?)),
+        None => None,
+    };
+    let ordered = range.as_ref().is_none_or(|(min, max)| min.compare(max).is_some_and(Ordering::is_le));
+    if !ordered || range.is_some() != (valid > 0) {
+        return None;
+    }
+    let (min, max) = range.map_or((Stat::Absent, Stat::Absent), |(a, b)| (Stat::Exact(a), Stat::Exact(b)));
+    Some(ChunkStats {
+        cells,
+        nulls: Stat::Exact(row.nulls),
+        nans: Stat::Exact(row.nans),
+        min,
+        max,
+        sum: Stat::Absent,
+        partial_sum: (!row.sum.is_empty()).then(|| row.sum.into()),
+        missing: missing.iter().map(value).collect::<Option<_>>()?,
+    })
 }
 
 /// Compares two values, neither of them NaN.

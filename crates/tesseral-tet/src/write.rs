@@ -9,6 +9,7 @@
 //! pushes. With zstd, payloads are stored in the order of pushes.
 
 mod array;
+mod statistics;
 
 use std::collections::BTreeMap;
 use std::collections::HashSet;
@@ -27,6 +28,7 @@ use zerocopy::IntoBytes;
 
 pub(crate) use self::array::held_attribute;
 use self::array::{ArrayState, text_of};
+use self::statistics::WrittenStatistics;
 use crate::wire::chunk_index::{IndexHeader, IndexRow, RAW};
 use crate::wire::digest_region::{self, DigestRegion, RowDigest};
 use crate::wire::directory;
@@ -39,6 +41,11 @@ use crate::wire::zone_map::{self, Zone};
 /// Attributes of the file.
 pub(crate) const FILE_ATTRIBUTES: [&str; 3] = ["tool", "library_version", "created_at"];
 
+/// Position of the statistics of a chunk among those of an encoded chunk.
+const STATISTICS: usize = 0;
+/// Position of its zone map.
+const ZONE: usize = 1;
+
 /// Number of bytes buffered before a write.
 const BLOCK: usize = 1 << 20;
 
@@ -47,6 +54,9 @@ const BLOCK: usize = 1 << 20;
 pub(crate) struct TetWriter {
     staged: Box<dyn Staged>,
     digests: bool,
+    /// Whether zone maps are stored.
+    zone_maps: bool,
+    /// Whether exact statistics of chunks are stored.
     statistics: bool,
     header: IndexHeader,
     arrays: Vec<ArrayState>,
@@ -90,6 +100,7 @@ struct WriteProgress {
     /// Digests of the blocks of raw chunks, in the order of arrival.
     blocks: Vec<[u8; 8]>,
     zones: Vec<Zone>,
+    statistics: WrittenStatistics,
     /// Offset of the next payload, if offsets are not fixed.
     end: u64,
     pushed: u64,
@@ -140,7 +151,8 @@ impl TetWriter {
         Ok(Self {
             staged: store.stage("", options.overwrite)?,
             digests: options.digests,
-            statistics: options.statistics,
+            zone_maps: options.statistics,
+            statistics: options.chunk_statistics,
             header,
             arrays: Vec::new(),
             names: HashSet::new(),
@@ -175,9 +187,12 @@ impl TetWriter {
         let plan = self.plan_layout()?;
         let rows = usize::try_from(plan.rows).map_err(|_| too_many_chunks(plan.rows))?;
         alloc::resize("chunks", &mut progress.chunks, rows, StoredRow::default())?;
-        if self.statistics {
+        if self.zone_maps {
             progress.zones.try_reserve_exact(rows).map_err(|_| too_many_chunks(plan.rows))?;
             alloc::resize("zone maps", &mut progress.zones, rows, Zone::default())?;
+        }
+        if self.statistics {
+            progress.statistics.prepare(&self.arrays)?;
         }
         progress.end = plan.payloads;
         Ok(self.plan.get_or_init(|| plan))
@@ -316,7 +331,8 @@ impl TetWriter {
         let mut end = if plan.fixed.is_some() { plan.fixed_end } else { progress.end };
         let metadata = self.metadata();
         let digests = self.digests && !self.arrays.is_empty();
-        if self.history.is_empty() && metadata.is_none() && !digests && !self.statistics {
+        let statistics = !progress.statistics.is_empty();
+        if self.history.is_empty() && metadata.is_none() && !digests && !self.zone_maps && !statistics {
             return Ok((0, end));
         }
         let mut json = FooterJson { history: self.history.clone(), metadata, ..FooterJson::default() };
@@ -331,15 +347,30 @@ impl TetWriter {
         } else {
             None
         };
+        let mut statistics_digest = None;
+        if statistics {
+            let offset = end.next_multiple_of(8);
+            let mut bytes = vec![0; usize::try_from(offset - end).unwrap_or(0)];
+            let start = bytes.len();
+            progress.statistics.write(catalog, &self.arrays, &mut bytes);
+            statistics_digest = Some(xxh3_64(&bytes[start..]));
+            self.store(end, &bytes)?;
+            end += bytes.len() as u64;
+        }
         let mut zone_digest = None;
-        if self.statistics {
+        if self.zone_maps {
             let (len, digest) = self.write_zones(end, plan, progress)?;
             json.zone_maps_ref = Some(FileRange { offset: end, len });
             zone_digest = Some(digest);
             end += len;
         }
-        json.digests_ref =
-            region.map(|region| DigestsRef { region, json: 0, spill: None, zone_maps: zone_digest });
+        json.digests_ref = region.map(|region| DigestsRef {
+            region,
+            json: 0,
+            spill: None,
+            zone_maps: zone_digest,
+            statistics: statistics_digest,
+        });
         let mut text = Vec::new();
         json.write(&mut text)?;
         if text.len() > MAX_JSON
@@ -367,7 +398,7 @@ impl TetWriter {
             return Err(Error::limit("the footer of a .tet file", text.len() as u64, MAX_JSON as u64)
                 .hint("shorten the history"));
         }
-        let version = if self.statistics { 2 } else { 1 };
+        let version = if self.zone_maps { 2 } else { 1 };
         FooterTail { json_len: text.len() as u64, version }.write(&mut text);
         self.store(end, &text)?;
         Ok((FLAG_FOOTER, end + text.len() as u64))
@@ -393,9 +424,13 @@ impl Writer for TetWriter {
         Ok(self.arrays.len() - 1)
     }
 
-    fn wants_stats(&self, _array: usize) -> bool {
-        // Zone maps have their own definition of null and zero, so `encode` computes them from the cells.
-        false
+    /// Zone maps have their own definition of null and zero, so `encode` computes those from the cells.
+    fn wants_stats(&self, array: usize) -> bool {
+        self.statistics && self.arrays.get(array).is_some_and(ArrayState::has_statistics)
+    }
+
+    fn excludes_missing(&self, _array: usize) -> bool {
+        true
     }
 
     fn needs_order(&self, _array: usize) -> bool {
@@ -407,16 +442,16 @@ impl Writer for TetWriter {
         array: usize,
         coords: &[u64],
         columns: &[ColumnData<'a>],
-        _stats: Vec<ChunkStats>,
+        stats: Vec<ChunkStats>,
         scratch: &mut Scratch,
     ) -> Result<EncodedChunk<'a>> {
         let state = self.array(array)?;
-        state.encode(coords, columns, self.statistics, scratch).map_err(|e| state.name_chunk(e, coords))
+        state.encode(coords, columns, stats, self.zone_maps, scratch).map_err(|e| state.name_chunk(e, coords))
     }
 
     fn accepts_encoded(&self, array: usize, form: StoredForm) -> bool {
         // Zone maps require decoded cells.
-        form == StoredForm::Zstd && !self.statistics && self.array(array).is_ok_and(|a| a.level.is_some())
+        form == StoredForm::Zstd && !self.zone_maps && self.array(array).is_ok_and(|a| a.level.is_some())
     }
 
     fn push_encoded<'a>(
@@ -448,8 +483,8 @@ impl Writer for TetWriter {
         if part.codec != codec || part.raw_len != raw || (codec == RAW && len != raw) {
             return refuse(format!("{len} bytes of codec {} do not match a tile of {raw} bytes", part.codec));
         }
-        let zone = match (self.statistics, chunk.stats.first().and_then(zone_of_stats)) {
-            (true, None) => return refuse("the chunk has no statistics".to_owned()),
+        let zone = match (self.zone_maps, chunk.stats.get(ZONE).and_then(zone_of_stats)) {
+            (true, None) => return refuse("the chunk has no zone map".to_owned()),
             (_, zone) => zone,
         };
         let blocks =
@@ -479,8 +514,11 @@ impl Writer for TetWriter {
         progress.blocks.extend_from_slice(&blocks);
         progress.chunks[row] = StoredRow { offset, len, digest: RowDigest { digest, first_block } };
         progress.pushed += 1;
-        if let Some(zone) = zone.filter(|_| self.statistics) {
+        if let Some(zone) = zone.filter(|_| self.zone_maps) {
             progress.zones[row] = zone;
+        }
+        if let Some(stats) = chunk.stats.get(STATISTICS).filter(|_| self.statistics) {
+            progress.statistics.set(array, linear, state, stats)?;
         }
         drop(progress);
         self.store(offset, &part.bytes)
@@ -562,6 +600,7 @@ fn stats_of_zone(dtype: DType, cells: u64, zone: &Zone) -> ChunkStats {
         min,
         max,
         sum: Stat::Absent,
+        partial_sum: None,
         missing: Vec::new(),
     }
 }

@@ -67,6 +67,7 @@ fn coordinates(
         min: Stat::Exact(low.clone()),
         max: Stat::Exact(high.clone()),
         sum: sum.and_then(|bits| total((low, high), chunk.cells, bits)).map_or(Stat::Absent, Stat::Exact),
+        partial_sum: None,
         missing: Vec::new(),
     }
 }
@@ -152,6 +153,7 @@ fn read(array: &TileDbArray, fragment: &Fragment, slot: usize, tile: u64, cells:
         sum: total((&min, &max), cells.saturating_sub(nulls), sum).map_or(Stat::Absent, Stat::Exact),
         min: Stat::Exact(min),
         max: Stat::Exact(max),
+        partial_sum: None,
         missing: Vec::new(),
     })
 }

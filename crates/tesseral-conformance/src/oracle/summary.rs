@@ -189,6 +189,7 @@ pub fn chunk_stats<'a>(
         min: exact(summary.min),
         max: exact(summary.max),
         sum: summary.sum.filter(|_| summary.count > 0).map_or(Stat::Absent, Stat::Exact),
+        partial_sum: None,
         missing: missing.to_vec(),
     }
 }

@@ -228,6 +228,7 @@ pub(crate) fn loosen(stats: ChunkStats, random: &mut Random) -> ChunkStats {
         min: shifted(stats.min, false),
         max: shifted(stats.max, true),
         sum: Stat::Absent,
+        partial_sum: None,
         missing: stats.missing,
     }
 }

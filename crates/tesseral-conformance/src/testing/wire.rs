@@ -255,6 +255,7 @@ impl<'a> DirectoryParser<'a> {
                     Ok(Sum::Int(i128::from_le_bytes(r.0.array("sum")?)))
                 }
             })?,
+            partial_sum: None,
             missing: self.scalars("values without statistics")?,
         })
     }

@@ -346,6 +346,10 @@ impl Writer for BrokenWriter {
         self.inner.wants_stats(array)
     }
 
+    fn excludes_missing(&self, array: usize) -> bool {
+        self.inner.excludes_missing(array)
+    }
+
     fn encode<'a>(
         &self,
         array: usize,

@@ -192,6 +192,11 @@ impl Moments {
         self.infinities == [0, 0] && self.sum.is_untouched() && self.squares.is_untouched()
     }
 
+    /// Whether no squares other than zeros were added.
+    pub(crate) fn has_no_squares(&self) -> bool {
+        self.squares.is_untouched()
+    }
+
     /// Whether the sum of squares is at least what the sum of `n` values implies.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         self.spread(n).is_none_or(|spread| !spread.negative)

@@ -30,6 +30,15 @@ use crate::exact::Moments;
 
 mod wire;
 
+/// Parses [`Summary::partial_sum`]; `None` if the bytes are not the sum of some `valid` cells.
+fn partial_moments<T: Cell>(bytes: &[u8], valid: u64) -> Option<Moments> {
+    let (moments, rest) = Moments::parse(bytes).ok()?;
+    let [negative, positive] = moments.infinities();
+    let infinite = negative.checked_add(positive)?;
+    let possible = if T::IS_FLOAT { infinite <= valid } else { infinite == 0 && moments.integer_fits() };
+    (rest.is_empty() && possible && moments.has_no_squares()).then_some(moments)
+}
+
 /// The requested statistics of a [`Summary`]. Counts of cells, nulls and NaNs are always included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct StatSet(u8);
@@ -287,12 +296,17 @@ impl Summary {
         });
         // A stored float sum is rounded, so it is no part of an exact one. If it is finite, there are no infinities; an infinite one
         // may be an overflow, and a NaN does not determine their number.
-        let (sum, finite_sum) = match stats.sum.exact() {
-            Some(&Sum::Int(sum)) if !T::IS_FLOAT => {
+        let exact = stats.partial_sum.as_deref().and_then(|bytes| partial_moments::<T>(bytes, valid));
+        let (sum, finite_sum) = match (exact, stats.sum.exact()) {
+            (Some(moments), _) => {
+                part.moments = moments;
+                (true, true)
+            }
+            (None, Some(&Sum::Int(sum))) if !T::IS_FLOAT => {
                 part.moments.add_integer_sum(sum);
                 (true, true)
             }
-            Some(&Sum::Float(sum)) if T::IS_FLOAT => (false, sum.is_finite()),
+            (None, Some(&Sum::Float(sum))) if T::IS_FLOAT => (false, sum.is_finite()),
             _ => (false, false),
         };
         let enough = (!self.wanted.has(StatSet::RANGE) || range.is_some())
@@ -300,6 +314,18 @@ impl Summary {
             && !self.wanted.has(StatSet::SPREAD)
             && (!self.wanted.has(StatSet::INFINITIES) || !T::IS_FLOAT || finite_range || finite_sum);
         Ok(enough.then(|| part.pruned()))
+    }
+
+    /// The exact sum as bytes for [`ChunkStats::partial_sum`], when the sum is requested. Equal cells give equal bytes.
+    pub(crate) fn partial_sum(&self) -> Option<Box<[u8]>> {
+        if !self.wanted.has(StatSet::SUM) {
+            return None;
+        }
+        let mut moments = self.moments.clone();
+        moments.keep(true, true, false);
+        let mut out = Vec::with_capacity(48);
+        moments.write(&mut out);
+        Some(out.into())
     }
 
     /// The dtype of the cells.

@@ -424,6 +424,7 @@ mod tests {
             min: Stat::Bound(Scalar::from_element(min)),
             max: Stat::Bound(Scalar::from_element(max)),
             sum: Stat::Absent,
+            partial_sum: None,
             missing: Vec::new(),
         }
     }

@@ -165,14 +165,6 @@ pub(crate) fn runs(region: &Region, part: &Region, order: Order) -> Vec<(usize, 
     }
 }
 
-/// Statistics of the cells of one field of one chunk.
-pub(super) fn statistics(field: &Field, cells: &[u8], validity: Option<&[u8]>) -> Result<ChunkStats> {
-    let mut summary = Summary::new(field.dtype, StatSet::ALL)?;
-    // Formats keep statistics of what they store: they know validity, but no declarations.
-    summary.fold(cells, validity, &[])?;
-    Ok(chunk_stats(&summary))
-}
-
 impl WriteSession {
     /// Writes a region of whole chunks from columns in memory, one per field, row-major over the region. As
     /// [`write_region`](Self::write_region), for any number of fields, nulls and variable-length cells.
@@ -217,6 +209,22 @@ impl WriteSession {
         self.encode_gathered(array, declared, coords, &gathered)
     }
 
+    /// Statistics of the cells of one field of one chunk.
+    pub(super) fn statistics(
+        &self,
+        array: usize,
+        field: &Field,
+        cells: &[u8],
+        validity: Option<&[u8]>,
+    ) -> Result<ChunkStats> {
+        // Some formats know validity, but no declarations.
+        let excluded = self.writer.excludes_missing(array);
+        let missing = if excluded { field.missing_values() } else { Vec::new() };
+        let mut summary = Summary::new(field.dtype, StatSet::RANGE | StatSet::SUM)?;
+        summary.fold(cells, validity, &missing)?;
+        Ok(ChunkStats { missing, ..chunk_stats(&summary) })
+    }
+
     /// Statistics of every field of a chunk, if the writer requests them.
     pub(super) fn stats(
         &self,
@@ -228,7 +236,7 @@ impl WriteSession {
             return Ok(Vec::new());
         }
         let column_stats = |(field, column): (&Field, &ColumnData<'_>)| match *column {
-            ColumnData::Fixed { values, validity } => statistics(field, values, validity),
+            ColumnData::Fixed { values, validity } => self.statistics(array, field, values, validity),
             ColumnData::Var { offsets, .. } => Ok(ChunkStats::unknown(offsets.len() as u64)),
         };
         declared.schema.fields.iter().zip(columns).map(column_stats).collect()

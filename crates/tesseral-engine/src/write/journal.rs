@@ -1,7 +1,7 @@
 //! Journal of encoded chunks, so that an interrupted write can resume.
 //!
 //! ```text
-//! "tessjrn1"  key 16  note 240 │ record …          record: length 8, XXH3 of the body 8, body
+//! "tessjrn2"  key 16  note 240 │ record …          record: length 8, XXH3 of the body 8, body
 //! ```
 //!
 //! Records are appended by any thread as chunks are encoded. A record is used only if its hash matches: a truncated record, or
@@ -17,7 +17,7 @@ use tesseral_core::{ChunkStats, Coords, Cursor, DType, Error, Result, Scalar, St
 use tesseral_format::{Column, EncodedChunk, EncodedPart, Role};
 use xxhash_rust::xxh3::xxh3_64;
 
-const MAGIC: &[u8; 8] = b"tessjrn1";
+const MAGIC: &[u8; 8] = b"tessjrn2";
 const NOTE: usize = 240;
 const HEADER: u64 = 8 + 16 + NOTE as u64;
 /// Size of length and hash before the body of a record.
@@ -172,6 +172,9 @@ fn body(array: usize, chunk: &EncodedChunk<'_>) -> Vec<u8> {
                 put(out, sum.to_bits());
             }
         });
+        put_bytes(&mut out, stats.partial_sum.as_deref().unwrap_or_default());
+        put(&mut out, stats.missing.len() as u64);
+        stats.missing.iter().for_each(|value| put_scalar(&mut out, value));
     }
     out
 }
@@ -261,7 +264,11 @@ impl RecordCursor<'_> {
                     _ => Sum::Float(f64::from_bits(reader.number(what)?)),
                 })
             })?,
-            missing: Vec::new(),
+            partial_sum: Some(self.bytes("partial sum")?).filter(|bytes| !bytes.is_empty()).map(Into::into),
+            missing: {
+                let count = self.number("missing values")?;
+                (0..count).map(|_| self.scalar("missing value")).collect::<Result<_>>()?
+            },
         })
     }
 
@@ -294,6 +301,8 @@ mod tests {
             min: Stat::Exact(Scalar::from_element(-0.0_f64)),
             max: Stat::Bound(Scalar::from_text("β").with_dtype(DType::Utf8)),
             sum: Stat::Exact(Sum::Int(-(1_i128 << 100))),
+            partial_sum: Some([1, 2, 3].into()),
+            missing: vec![Scalar::from_element(9.5_f64)],
             ..ChunkStats::unknown(12)
         };
         EncodedChunk {

@@ -323,6 +323,7 @@ fn read_encoded(
     };
     let mut parts = parts.map_err(|e| handle.locate(chunk, e))?;
     let raw_len = handle.source().describe(chunk).raw_len;
+    let stats = handle.source().stats(chunk, column);
     // They are written after this operation has ended.
-    Ok(parts.pop().map(|bytes| StoredChunk { form, bytes: Bytes::copy_from_slice(&bytes), raw_len }))
+    Ok(parts.pop().map(|bytes| StoredChunk { form, bytes: Bytes::copy_from_slice(&bytes), raw_len, stats }))
 }

@@ -254,6 +254,10 @@ impl Writer for ModelWriter {
         self.plain(array) && self.inner.wants_stats(self.number(array))
     }
 
+    fn excludes_missing(&self, array: usize) -> bool {
+        self.inner.excludes_missing(self.number(array))
+    }
+
     fn needs_order(&self, array: usize) -> bool {
         self.inner.needs_order(self.number(array))
     }

@@ -95,6 +95,8 @@ pub struct DigestsRef {
     pub spill: Option<u64>,
     /// XXH3-64 of the zone maps.
     pub zone_maps: Option<u64>,
+    /// XXH3-64 of the statistics region, which follows the digest region.
+    pub statistics: Option<u64>,
 }
 
 /// One row of the history.
@@ -254,6 +256,8 @@ struct DigestsJson<'a> {
     spill: Option<&'a str>,
     #[serde(borrow, default)]
     zone_maps: Option<&'a str>,
+    #[serde(borrow, default)]
+    statistics: Option<&'a str>,
 }
 
 #[derive(Deserialize)]
@@ -310,6 +314,7 @@ impl FooterJson {
                     json,
                     spill: d.spill.map(digest).transpose()?,
                     zone_maps: d.zone_maps.map(digest).transpose()?,
+                    statistics: d.statistics.map(digest).transpose()?,
                 })
             })
             .transpose()?;
@@ -360,7 +365,9 @@ impl FooterJson {
         let digits = out.len();
         out.extend([b'0'; 16]);
         out.push(b'"');
-        for (name, digest) in [("spill", digests.spill), ("zone_maps", digests.zone_maps)] {
+        let others =
+            [("spill", digests.spill), ("zone_maps", digests.zone_maps), ("statistics", digests.statistics)];
+        for (name, digest) in others {
             if let Some(digest) = digest {
                 out.extend(format!(r#","{name}":""#).as_bytes());
                 write_hex(&digest.to_be_bytes(), out);
@@ -422,6 +429,7 @@ mod tests {
                 json: 0,
                 spill: Some(7),
                 zone_maps: Some(u64::MAX),
+                statistics: Some(8),
             }),
             ..FooterJson::default()
         };
@@ -430,7 +438,10 @@ mod tests {
         let read = FooterJson::parse(&text, "f", 0, 64).unwrap();
         let digests = read.digests_ref.unwrap();
         assert_eq!(read.actual_digest, Some(digests.json));
-        assert_eq!((digests.spill, digests.zone_maps), (Some(7), Some(u64::MAX)));
+        assert_eq!(
+            (digests.spill, digests.zone_maps, digests.statistics),
+            (Some(7), Some(u64::MAX), Some(8))
+        );
         assert_eq!((&read.history, read.zone_maps_ref), (&footer.history, footer.zone_maps_ref));
         assert_eq!(HistoryEvent::from_row(read.history[0].to_row()).unwrap(), footer.history[0]);
 

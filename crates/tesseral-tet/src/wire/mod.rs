@@ -9,6 +9,7 @@ pub mod footer;
 pub mod json;
 pub mod metadata;
 pub mod secondary_index;
+pub mod statistics_region;
 pub mod superblock;
 pub mod zone_map;
 

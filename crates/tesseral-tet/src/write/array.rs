@@ -6,19 +6,25 @@ use std::collections::BTreeMap;
 use smallvec::smallvec;
 use tesseral_codec::zstd;
 use tesseral_core::schema::{CellLen, Dimension};
-use tesseral_core::{Advice, ArraySchema, ChunkGrid, Coords, DType, Error, Order, Result, Value};
+use tesseral_core::{
+    Advice, ArraySchema, ChunkGrid, ChunkStats, Coords, DType, Error, Order, Result, Scalar, Value,
+};
 use tesseral_format::convention::KEY;
 use tesseral_format::{
     ArraySpec, CodecSpec, Column, ColumnData, EncodedChunk, EncodedPart, Role, Scratch, StoredChunk,
 };
 
-use super::stats_of_zone;
+use super::{ZONE, stats_of_zone};
 use crate::decode::to_native;
 use crate::stats::FillRule;
 use crate::wire::chunk_index::{RAW, ZSTD};
 use crate::wire::directory::{self, DatasetRecord, MAX_RANK};
 use crate::wire::json::JsonObject;
 use crate::wire::metadata::{DatasetMetadata, StoredLabels, check_text};
+use crate::wire::statistics_region::MAX_MISSING;
+
+/// Size of the smallest chunks with statistics in bytes.
+const SMALLEST_CHUNK: u64 = 4 << 10;
 
 /// An array being written.
 #[derive(Debug)]
@@ -32,6 +38,8 @@ pub(super) struct ArrayState {
     pub(super) level: Option<i32>,
     /// Declared missing value, for zone maps.
     fill: FillRule,
+    /// The values that statistics leave out.
+    pub(super) missing: Vec<Scalar>,
     pub(super) metadata: DatasetMetadata,
     /// The marker of the storage conventions.
     pub(super) marker: Option<String>,
@@ -89,7 +97,17 @@ impl ArrayState {
         let fill = FillRule::new(dtype, metadata.fill_text());
         let level = level_of(spec.codecs.first().map_or(&[][..], Vec::as_slice))?;
         let cell = dtype.size().unwrap_or(1);
-        Ok(Self { record, grid, dtype, cell, level, fill, metadata, marker })
+        let missing = field.missing_values();
+        Ok(Self { record, grid, dtype, cell, level, fill, missing, metadata, marker })
+    }
+
+    /// Whether its chunks have statistics: reading a small chunk is as fast as reading a row of statistics.
+    pub(super) fn has_statistics(&self) -> bool {
+        let chunk = self.grid.chunk_shape().iter().zip(self.grid.shape()).map(|(chunk, n)| chunk.min(n));
+        let cells = chunk.fold(1_u64, |cells, n| cells.saturating_mul(*n));
+        cells.saturating_mul(self.cell as u64) >= SMALLEST_CHUNK
+            && self.cell <= 8
+            && self.missing.len() <= MAX_MISSING
     }
 
     /// Codec number of its chunks.
@@ -130,7 +148,8 @@ impl ArrayState {
         &self,
         coords: &[u64],
         columns: &[ColumnData<'a>],
-        statistics: bool,
+        mut stats: Vec<ChunkStats>,
+        zone_maps: bool,
         scratch: &mut Scratch,
     ) -> Result<EncodedChunk<'a>> {
         if !self.grid.contains(coords) {
@@ -152,12 +171,12 @@ impl ArrayState {
         if let Some(cell) = validity.and_then(|v| v.iter().position(|valid| *valid == 0)) {
             return Err(Error::unsupported(format!("a null (cell {cell} of the tile) in .tet")));
         }
-        let stats = if statistics {
-            let cells = raw_len / self.cell as u64;
-            vec![stats_of_zone(self.dtype, cells, &self.fill.zone_of(self.dtype, values))]
-        } else {
-            Vec::new()
-        };
+        let cells = raw_len / self.cell as u64;
+        stats.truncate(1);
+        if zone_maps {
+            stats.resize(ZONE, ChunkStats::unknown(cells));
+            stats.push(stats_of_zone(self.dtype, cells, &self.fill.zone_of(self.dtype, values)));
+        }
         let mut values = Cow::Borrowed(*values);
         if cfg!(target_endian = "big") && self.cell > 1 {
             to_native(values.to_mut(), self.cell);
@@ -195,7 +214,8 @@ impl ArrayState {
             raw_len: stored.raw_len,
             codec: ZSTD,
         };
-        Ok(EncodedChunk { coords: Coords::from_slice(coords), parts: smallvec![part], stats: Vec::new() })
+        let stats = vec![stored.stats.clone()];
+        Ok(EncodedChunk { coords: Coords::from_slice(coords), parts: smallvec![part], stats })
     }
 }
 

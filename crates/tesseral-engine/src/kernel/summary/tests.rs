@@ -144,6 +144,7 @@ proptest! {
             min: exact(known.min()),
             max: exact(known.max()),
             sum: known.sum().map_or(Stat::Absent, Stat::Exact),
+            partial_sum: None,
             missing: Vec::new(),
         };
         let mut got = Summary::new(dtype, wanted).unwrap();
