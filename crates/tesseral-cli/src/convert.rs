@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value as Json, json};
 use tesseral::{
-    Cast, ChunkShape, CodecSpec, Container, ConvertOptions, Converted, ConvertedArray, Fill, Resume,
-    SparseAs, Value,
+    Cast, ChunkShape, CodecSpec, Container, ConvertOptions, Converted, ConvertedArray, Durability, Fill,
+    Resume, SparseAs, Value,
 };
 use tesseral_engine::{RechunkPlan, TransferMethod};
 
@@ -93,6 +93,9 @@ struct Shared {
     /// Read the output again and compare every cell before publishing it
     #[arg(long)]
     check: bool,
+    /// Whether the output survives a loss of power once it is published; none is for scratch data
+    #[arg(long, value_name = "full|none", default_value = "full", hide_default_value = true, value_parser = str::parse::<Durability>)]
+    durability: Durability,
     /// Print the plan without writing
     #[arg(long)]
     dry_run: bool,
@@ -127,6 +130,7 @@ impl Shared {
         options.check = self.check;
         options.dry_run = self.dry_run;
         options.overwrite = self.force;
+        options.durability = self.durability;
         options.resume = match (self.resume, self.no_resume) {
             (true, _) => Resume::Always,
             (_, true) => Resume::Never,

@@ -141,6 +141,7 @@ pub struct Conversion {
     check: bool,
     max_abs_error: Option<f64>,
     overwrite: bool,
+    durability: String,
     memory: Option<u64>,
 }
 
@@ -159,6 +160,7 @@ impl Conversion {
         conversion.check = self.check;
         conversion.max_abs_error = self.max_abs_error;
         conversion.overwrite = self.overwrite;
+        conversion.durability = self.durability.parse()?;
         conversion.execution.memory = self.memory;
         Ok(conversion)
     }

@@ -157,7 +157,8 @@ pub fn declare(
 #[pymethods]
 impl Writer {
     #[new]
-    #[pyo3(signature = (path, format="", overwrite=false, digests=true, statistics=false, options=None))]
+    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (path, format="", overwrite=false, digests=true, statistics=false, options=None, durability="full"))]
     fn new(
         py: Python<'_>,
         path: PathBuf,
@@ -166,13 +167,15 @@ impl Writer {
         digests: bool,
         statistics: bool,
         options: Option<&Bound<'_, PyAny>>,
+        durability: &str,
     ) -> PyResult<Self> {
-        let mut create = asked(overwrite, options)?;
+        let mut create =
+            asked(overwrite, options)?.durability(durability.parse::<tesseral::Durability>().or_raise(py)?);
         if !digests {
             create = create.without_digests();
         }
         if statistics {
-            create = create.statistics();
+            create = create.statistics().chunk_statistics();
         }
         let begin = || {
             runtime::home();

@@ -71,7 +71,7 @@ pub use tesseral_format::{
     append_messages,
 };
 pub use tesseral_registry::{format, formats, of_output, recognize, register};
-pub use tesseral_store::Overwrite;
+pub use tesseral_store::{Durability, Overwrite};
 
 pub mod query {
     //! Query documents in JSON and TOML: [`Document::parse`] validates one, [`Plan::new`] resolves it against an array,

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use tesseral_core::{ArraySchema, Attributes, Coords, DType, Error, Result};
 use tesseral_engine::Options;
 use tesseral_format::CodecSpec;
+use tesseral_store::Durability;
 
 /// Options of a conversion. By default chunks, codecs and dtypes are kept as far as supported, and an existing output is an
 /// error.
@@ -48,6 +49,8 @@ pub struct ConvertOptions {
     pub max_rel_error: Option<f64>,
     /// Replace an existing output.
     pub overwrite: bool,
+    /// Whether the output survives a loss of power once it is published.
+    pub durability: Durability,
     /// Whether completed work is kept for a later attempt, and reused.
     pub resume: Resume,
     /// Only plan.

@@ -183,6 +183,7 @@ def convert(
     check: bool = False,
     max_abs_error: float | None = None,
     overwrite: bool = False,
+    durability: str = "full",
     as_of: Any = None,
     key: bytes | None = None,
     memory_limit: int | None = None,
@@ -192,6 +193,7 @@ def convert(
     The format is given by the file extension of the target unless it is named. `select` has selections in the syntax of `tet`
     (`"time=0:10"`), `cast` a dtype for all arrays or one by name, `fill` the value of unwritten cells, and of nulls if the target
     does not support them. `check` reads the output again and compares every cell before publishing it.
+    `durability="none"` does not wait for the device: for scratch data.
     """
     chunk: str | None = None
     if isinstance(chunks, Mapping):
@@ -212,6 +214,7 @@ def convert(
         "check": check,
         "max_abs_error": max_abs_error,
         "overwrite": overwrite,
+        "durability": durability,
         "memory": memory_limit,
     }
     output = os.fspath(target)

@@ -224,11 +224,12 @@ class Session:
         overwrite: bool = False,
         digests: bool = True,
         statistics: bool = False,
+        durability: str = "full",
         **options: Any,
     ) -> None:
         self.path = os.path.abspath(path)
         self.format, _ = format_of(self.path, format)
-        self._writer = _native.Writer(os.fspath(path), format, overwrite, digests, statistics, options)
+        self._writer = _native.Writer(os.fspath(path), format, overwrite, digests, statistics, options, durability)
         self._arrays: list[WritableArray] = []
 
     def add(
@@ -380,6 +381,7 @@ def create(
     overwrite: bool = False,
     digests: bool = True,
     statistics: bool = False,
+    durability: str = "full",
     **options: Any,
 ) -> Session: ...
 @overload
@@ -388,7 +390,7 @@ def create(path: str | os.PathLike[str], format: Any = "", *, overwrite: bool = 
     """Creates a container, to be used in `with`. The format is given by the file extension unless it is named: `tet`, `tensogram`,
     `tiledb`.
 
-    `statistics` stores statistics of every chunk if the format makes them optional; `digests=False` stores no digests. Other
+    `statistics` stores statistics of every chunk if the format makes them optional; `digests=False` stores no digests. `durability="none"` does not wait for the device: for scratch data. Other
     options are those of the format, such as `timestamp` of TileDB arrays.
 
     With a schema instead of the format, creates an empty TileDB array, for use with `append`:
@@ -443,6 +445,7 @@ def write(
     overwrite: bool = False,
     digests: bool = True,
     statistics: bool = False,
+    durability: str = "full",
     **options: Any,
 ) -> None:
     """Writes arrays, given by name, to a new container.
@@ -454,7 +457,8 @@ def write(
     if hasattr(data, "data_vars"):
         from . import xarray
 
-        options |= {"chunks": chunks, "codec": codec, "fill": fill, "overwrite": overwrite, "digests": digests, "statistics": statistics}
+        options |= {"chunks": chunks, "codec": codec, "fill": fill, "overwrite": overwrite, "digests": digests}
+        options |= {"statistics": statistics, "durability": durability}
         xarray.write(data.assign_attrs(attrs or {}), path, format, **options)
         return
     if not isinstance(data, Mapping):
@@ -462,7 +466,8 @@ def write(
         data, attrs = {stem: data}, {stem: dict(attrs or {})}
     names = list(data)
     whole = {key: value for key, value in (attrs or {}).items() if not (key in names and isinstance(value, Mapping))}
-    with create(path, format, overwrite=overwrite, digests=digests, statistics=statistics, **options) as session:
+    options |= {"digests": digests, "statistics": statistics, "durability": durability}
+    with create(path, format, overwrite=overwrite, **options) as session:
         declared = []
         spread = session.spread_attrs(whole)
         for name in names:
