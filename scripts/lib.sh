@@ -72,3 +72,16 @@ python_package() {
     (cd "$ROOT" && CARGO_TARGET_DIR="$TARGET" "$VENV/bin/maturin" build --quiet --release --locked --out "$TARGET/wheels")
     "$VENV/bin/pip" install --quiet --disable-pip-version-check --no-deps --force-reinstall "$TARGET"/wheels/*.whl
 }
+
+# Install the browser tests below the target folder.
+browser_env() {
+    need_command node nodejs
+    need_command npm npm
+    need_command chromium chromium
+    mkdir -p "$TARGET/browser"
+    cp "$ROOT"/tests/browser/package.json "$ROOT"/tests/browser/page.mjs "$TARGET/browser/"
+    if ! cmp -s "$ROOT/tests/browser/package.json" "$TARGET/browser/installed.json"; then
+        (cd "$TARGET/browser" && npm install --no-fund --no-audit --no-package-lock --silent)
+        cp "$ROOT/tests/browser/package.json" "$TARGET/browser/installed.json"
+    fi
+}

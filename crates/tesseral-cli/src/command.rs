@@ -6,6 +6,8 @@ use crate::context::Context;
 use crate::error::CliResult;
 use crate::messages::{copy, dump, get, merge, reshuffle, set, split};
 use crate::output;
+#[cfg(feature = "serve")]
+use crate::serve;
 use crate::{
     advise, append, cat, cdl, completions, convert, cp, create, diff, doctor, evolve, index, info, log,
     maintain, man, plot, qhist, query, recover, repair, stat, verify,
@@ -43,6 +45,9 @@ pub(crate) enum Command {
     Diff(diff::Arguments),
     /// Draw a line, a field, a profile or a histogram in the terminal, as PNG or as SVG
     Plot(plot::Arguments),
+    /// Show datasets in a browser: a page on this machine with maps, series, tables and downloads
+    #[cfg(feature = "serve")]
+    Serve(serve::Arguments),
     /// Run a query document: select, filter, group, window, reduce
     #[command(visible_alias = "q")]
     Query(query::Arguments),
@@ -141,6 +146,8 @@ impl Command {
             Self::Advise(arguments) => advise::run(context, arguments),
             Self::Diff(arguments) => diff::run(context, arguments),
             Self::Plot(arguments) => plot::run(context, arguments),
+            #[cfg(feature = "serve")]
+            Self::Serve(arguments) => serve::run(context, arguments),
             Self::Query(arguments) => query::run(context, arguments),
             Self::Qhist(arguments) => qhist::run(context, arguments),
             Self::Verify(arguments) => verify::run(context, arguments),

@@ -33,6 +33,8 @@ mod qhist;
 mod query;
 mod recover;
 mod repair;
+#[cfg(feature = "serve")]
+mod serve;
 mod stat;
 mod terminal_style;
 mod text;

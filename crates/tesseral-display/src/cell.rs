@@ -1,11 +1,12 @@
 //! Cells, coordinates and columns as text.
 
-use tesseral::{ArraySchema, CellLen, Column, DType, Dimension, Field};
+use tesseral::{ArraySchema, CellBatch, CellLen, Column, DType, Dimension, Field};
 use tesseral_core::dtype::Class;
 use tesseral_core::scalar;
 use tesseral_core::schema::Enumeration;
 
 use crate::json;
+use crate::text::csv_quoted;
 
 /// Writes a cell as text; nothing for a null.
 pub fn write_cell(out: &mut String, field: &Field, bytes: &[u8]) {
@@ -73,4 +74,26 @@ pub fn coordinate(dim: &Dimension, position: u64) -> String {
 /// Name of a dimension, or its number if it is unnamed, as accepted by selections.
 pub fn dim_name(dim: &Dimension, number: usize) -> String {
     if dim.name.is_empty() { number.to_string() } else { dim.name.clone() }
+}
+
+/// The first line of rows as CSV: the names of the columns.
+pub fn csv_head(fields: &[Field]) -> String {
+    let names: Vec<_> = fields.iter().map(|field| csv_quoted(&field.name)).collect();
+    names.join(",") + "\n"
+}
+
+/// Appends a row of a batch as CSV; nulls are empty.
+pub fn csv_row(out: &mut String, fields: &[Field], batch: &CellBatch, row: usize) {
+    let mut value = String::new();
+    for (i, ((_, cells), field)) in batch.columns.iter().zip(fields).enumerate() {
+        out.push_str(if i == 0 { "" } else { "," });
+        if cells.is_valid(row) {
+            value.clear();
+            write_cell(&mut value, field, cells.get(row));
+            // Empty text is not null.
+            out.push_str(if value.is_empty() { "\"\"" } else { "" });
+            out.push_str(&csv_quoted(&value));
+        }
+    }
+    out.push('\n');
 }

@@ -9,5 +9,5 @@ pub mod text;
 mod cell;
 mod summary;
 
-pub use cell::{coordinate, dim_field, dim_name, field_of, write_cell};
+pub use cell::{coordinate, csv_head, csv_row, dim_field, dim_name, field_of, write_cell};
 pub use summary::{ArraySummary, ChunkRow};

@@ -143,12 +143,14 @@ pub fn is_vertical(container: &Container, array: &Array, dim: usize) -> bool {
     matches!(upward(&dimension.name, coordinate.as_ref()), Some(Upward::Height | Upward::Depth))
 }
 
-fn axis(
+/// The axis of a dimension of an overview. A vertical axis of latitudes and the like is reversed if its coordinates ascend, so that
+/// north is up.
+pub fn axis(
     container: &Container,
     array: &Array,
     overview: &Overview,
-    kind: PictureKind,
     number: usize,
+    vertical: bool,
 ) -> PictureAxis {
     let d = overview.dims[number];
     let dim = &array.schema().dims[d];
@@ -158,7 +160,6 @@ fn axis(
     });
     let (slice, points) = (overview.selection.slices()[d], overview.shape[number]);
     let mut axis = PictureAxis::new(dim, d, slice, points, &units.unwrap_or_default());
-    let vertical = kind == PictureKind::Profile || (overview.dims.len() == 2 && number == 0);
     // Positions without coordinates point nowhere.
     let placed = dim.labels.is_some() || dim.domain.is_some();
     axis.reversed = vertical
@@ -210,7 +211,9 @@ impl Picture {
         (low, high): (f64, f64),
     ) -> Self {
         let schema = array.schema();
-        let axes = (0..overview.dims.len()).map(|i| axis(container, array, &overview, kind, i)).collect();
+        let vertical = |i: usize| kind == PictureKind::Profile || (overview.dims.len() == 2 && i == 0);
+        let axes =
+            (0..overview.dims.len()).map(|i| axis(container, array, &overview, i, vertical(i))).collect();
         let cells = overview.dims.iter().map(|d| overview.selection.slices()[*d].count()).collect();
         let fixed = |d: usize| {
             let (dim, slice) = (&schema.dims[d], overview.selection.slices()[d]);

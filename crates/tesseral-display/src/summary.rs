@@ -90,24 +90,32 @@ impl ArraySummary {
     /// # Errors
     /// Errors of the plan.
     pub fn chunk_rows(&self, limit: u64) -> Result<Vec<ChunkRow>> {
+        self.chunk_rows_from(0, limit)
+    }
+
+    /// At most `limit` of its chunks, without the first `skipped` ones; 0 means all.
+    ///
+    /// # Errors
+    /// Errors of the plan.
+    pub fn chunk_rows_from(&self, skipped: u64, limit: u64) -> Result<Vec<ChunkRow>> {
         let schema = self.array.schema();
         let everything = self.everything()?;
         let grid = schema.grid().ok().filter(|grid| grid.is_counted() && !schema.sparse);
         if let (Some(grid), true) = (grid, limit > 0) {
             // Only the listed chunks are planned, so that the cost does not depend on their number.
             let mut rows = Vec::new();
-            for linear in 0..grid.total().min(limit) {
+            for linear in skipped..grid.total().min(skipped.saturating_add(limit)) {
                 let region = grid.region(&grid.coords(linear));
                 let target = Target::Cells(Selection::from_region(&region));
-                rows.extend(self.planned(&Request { target, ..everything.clone() }, limit)?);
+                rows.extend(self.planned(&Request { target, ..everything.clone() }, 0, limit)?);
             }
             rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
             return Ok(rows);
         }
-        self.planned(&everything, limit)
+        self.planned(&everything, skipped, limit)
     }
 
-    fn planned(&self, request: &Request, limit: u64) -> Result<Vec<ChunkRow>> {
+    fn planned(&self, request: &Request, skipped: u64, limit: u64) -> Result<Vec<ChunkRow>> {
         let source = self.array.handle().source();
         let plan = self.array.handle().guarded(|| self.array.handle().plan(request));
         let plan = plan.map_err(|e| e.in_array(self.array.name()))?;
@@ -126,7 +134,13 @@ impl ArraySummary {
                 .filter(|(_, stats)| stats.min.bound().is_some() || stats.nulls.bound().is_some())
                 .collect(),
         };
-        Ok(plan.chunks.iter().take(shown).map(row).collect())
+        Ok(plan
+            .chunks
+            .iter()
+            .skip(usize::try_from(skipped).unwrap_or(usize::MAX))
+            .take(shown)
+            .map(row)
+            .collect())
     }
 }
 

@@ -6,6 +6,20 @@ use super::ColorMap;
 pub const NOT_FINITE: [u8; 3] = [110, 110, 110];
 
 impl ColorMap {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Viridis, Self::Magma, Self::Inferno, Self::Cividis, Self::Rdbu, Self::Greys];
+
+    /// Its name, as in options of commands.
+    pub fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+
+    /// The color map of a name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|map| map.name() == name)
+    }
+
     /// Returns the color of a position from 0 to 1.
     pub fn at(self, place: f64) -> [u8; 3] {
         let map = match self {

@@ -1,0 +1,34 @@
+//! A local web page for datasets of any format: maps, series, histograms, tables, chunks and downloads.
+//!
+//! The server only reads. It answers requests that carry its token and name its host, and sends no data to other sites. Each request
+//! reads a bounded number of bytes, and stops when its client disconnects.
+//!
+//! | module | task |
+//! |---|---|
+//! | [`guard`] | who may ask: token, host, headers of answers |
+//! | `work` | how many requests run at a time; cancellation |
+//! | `sources` | opened containers, also at earlier times |
+//! | `view` | the cells that a request names |
+//! | `tree`, `plane`, `series`, `cells`, `numbers`, `chunks`, `download` | the answers |
+#![forbid(unsafe_code)]
+
+pub mod guard;
+
+mod cells;
+mod chunks;
+mod download;
+mod failure;
+mod listen;
+mod numbers;
+mod page;
+mod plane;
+mod series;
+mod server;
+mod sources;
+mod tree;
+mod view;
+mod work;
+mod zip;
+
+pub use server::{Server, ServerSettings};
+pub use sources::Opener;

@@ -1,0 +1,83 @@
+//! Statistics and histograms, computed by the engine.
+
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+use tesseral::fold::{Answer, BinRange, Histogram, Number, Statistic};
+use tesseral::{Array, Cancel, Error, Request, Result, Scalar, StatSet, Summarized, Target};
+use tesseral_display::json::{float, summary};
+
+use crate::server::Shared;
+use crate::view::CellParameters;
+
+/// Cells of one request at most.
+const CELLS: u64 = 1 << 32;
+/// Bins of a histogram at most.
+const BINS: u32 = 512;
+
+/// Cells, and the number of bins.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct HistogramParameters {
+    source: usize,
+    array: usize,
+    field: u16,
+    as_of: Option<String>,
+    stored: bool,
+    at: String,
+    bins: u32,
+}
+
+fn summarized(array: &Array, target: Target) -> Result<Summarized> {
+    let cells = array.cells_at_most(&target)?;
+    if cells > CELLS {
+        let error = Error::limit("the cells of statistics", cells, CELLS);
+        return Err(error.in_array(array.name()).hint("select a smaller range"));
+    }
+    let request = Request { target, ..array.request(&tesseral::Selection::all(&[])) };
+    tesseral_engine::summarize(array.handle(), &request, StatSet::ALL, array.options())
+}
+
+/// Count, missing cells, minimum, maximum, mean, standard deviation and sum of cells.
+pub(crate) fn statistics(shared: &Shared, query: &CellParameters, cancel: Cancel) -> Result<Json> {
+    let opened = query.open(shared, cancel)?;
+    let target = query.target(&opened.array)?;
+    Ok(Json::Object(summary(&summarized(&opened.array, target)?)))
+}
+
+fn number(value: &Scalar) -> Option<Number> {
+    value.as_i128().map(Number::Int).or_else(|| value.as_f64().map(Number::Float))
+}
+
+/// Counts of cells in equal bins between the smallest and the largest finite value.
+pub(crate) fn histogram(shared: &Shared, query: &HistogramParameters, cancel: Cancel) -> Result<Json> {
+    let cells = CellParameters {
+        source: query.source,
+        array: query.array,
+        field: query.field,
+        as_of: query.as_of.clone(),
+        stored: query.stored,
+        at: query.at.clone(),
+    };
+    let opened = cells.open(shared, cancel)?;
+    let array = &opened.array;
+    let found = summarized(array, cells.target(array)?)?;
+    let ends = (found.summary.min(), found.summary.max());
+    let finite = |value: &Scalar| value.as_f64().is_none_or(f64::is_finite);
+    let range: Option<BinRange> = match &ends {
+        (Some(low), Some(high)) if finite(low) && finite(high) => number(low).zip(number(high)),
+        _ => None,
+    };
+    let Some(range) = range else {
+        return Ok(json!({"counts": [], "edges": [], "statistics": summary(&found)}));
+    };
+    let bins = query.bins.clamp(1, BINS);
+    let histogram = Histogram::new(bins, vec![range], false);
+    let edges: Vec<Json> = histogram.edges().unwrap_or_default().iter().map(|edge| float(*edge)).collect();
+    let asked = array.reduction(vec![Statistic::Histogram(histogram)])?.select(cells.selection(array)?);
+    let answers = asked.options(array.options().clone()).resolve()?.ask()?;
+    let counts = match answers.columns.first().and_then(|column| column.first()) {
+        Some(Answer::Counts(counts)) => counts.clone(),
+        _ => Vec::new(),
+    };
+    Ok(json!({"counts": counts, "edges": edges, "statistics": summary(&found)}))
+}

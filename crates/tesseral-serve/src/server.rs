@@ -1,0 +1,212 @@
+//! The server: its address, its routes, and what they share.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+use tesseral::{Cancel, Error, Result};
+use tokio::net::TcpListener;
+
+use crate::failure::{self, Failure};
+use crate::guard::{self, Guard};
+use crate::listen::Limited;
+use crate::plane::Overviews;
+use crate::sources::{Opener, Sources};
+use crate::work::Places;
+use crate::{cells, chunks, download, numbers, page, plane, series, tree};
+
+/// Connections at a time.
+const CONNECTIONS: usize = 2048;
+/// How often the server looks whether it is to stop.
+const STOP: Duration = Duration::from_millis(50);
+
+/// ServerSettings of a server.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServerSettings {
+    /// Address to listen on; the loopback address by default.
+    pub address: IpAddr,
+    /// Port; 0 for any free one.
+    pub port: u16,
+    /// Further names by which the host is reached.
+    pub names: Vec<String>,
+    /// The token; a random one if none is given.
+    pub token: Option<String>,
+    /// Bytes that computing one picture decodes at most.
+    pub work: u64,
+    /// Bytes of pictures that are kept.
+    pub cache: u64,
+    /// Cells of one download at most.
+    pub download: u64,
+    /// Requests that run at a time.
+    pub running: usize,
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        Self {
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            port: 0,
+            names: Vec::new(),
+            token: None,
+            work: 64 << 20,
+            cache: 64 << 20,
+            download: 64 << 20,
+            running: 4,
+        }
+    }
+}
+
+/// What requests share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) sources: Sources,
+    pub(crate) overviews: Overviews,
+    pub(crate) settings: ServerSettings,
+    places: Places,
+    /// Downloads have a place of their own: they take long.
+    downloads: Places,
+}
+
+/// A server that is ready to answer.
+#[derive(Debug)]
+pub struct Server {
+    listener: std::net::TcpListener,
+    address: SocketAddr,
+    guard: Arc<Guard>,
+    shared: Arc<Shared>,
+}
+
+impl Server {
+    /// Opens sources and starts to listen; requests wait until [`run`](Self::run).
+    ///
+    /// # Errors
+    /// Errors of opening a source; `Io` if the address is in use.
+    pub fn bind(sources: Vec<(String, Opener)>, settings: ServerSettings) -> Result<Self> {
+        let sources = Sources::open(sources)?;
+        let wanted = SocketAddr::new(settings.address, settings.port);
+        let failed = |e| Error::io("listen on", wanted.to_string(), e);
+        let listener = std::net::TcpListener::bind(wanted).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let token = settings.token.clone().map_or_else(guard::random_token, Ok)?;
+        let guard = Arc::new(Guard::new(token, address, &settings.names));
+        let shared = Shared {
+            sources,
+            overviews: Overviews::new(settings.cache),
+            places: Places::new(settings.running.max(1)),
+            downloads: Places::new(1),
+            settings,
+        };
+        Ok(Self { listener, address, guard, shared: Arc::new(shared) })
+    }
+
+    /// The address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The URL of the page, with the token.
+    pub fn url(&self) -> String {
+        format!("http://{}/?token={}", self.address, self.guard.token())
+    }
+
+    /// Answers requests until `cancel` is set.
+    ///
+    /// # Errors
+    /// `Io` if the server cannot start.
+    pub fn run(self, cancel: &Cancel) -> Result<()> {
+        let failed = |e| Error::io("serve", "the page", e);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .max_blocking_threads(self.shared.settings.running.max(1) + 4)
+            .enable_all()
+            .build()
+            .map_err(failed)?;
+        let router = router(Arc::clone(&self.shared), Arc::clone(&self.guard));
+        let stopped = cancel.clone();
+        let served = runtime.block_on(async move {
+            let listener = Limited::new(TcpListener::from_std(self.listener)?, CONNECTIONS);
+            let stop = async move {
+                while stopped.check().is_ok() {
+                    tokio::time::sleep(STOP).await;
+                }
+            };
+            tokio::select! {
+                served = async { axum::serve(listener, router).await } => served,
+                () = stop => Ok(()),
+            }
+        });
+        runtime.shutdown_timeout(Duration::from_millis(100));
+        served.map_err(failed)
+    }
+}
+
+fn router(shared: Arc<Shared>, guard: Arc<Guard>) -> Router {
+    Router::new()
+        .route("/api/sources", get(json(tree::sources)))
+        .route("/api/colors", get(json(tree::colors)))
+        .route("/api/arrays", get(json(tree::arrays)))
+        .route("/api/array", get(json(tree::array)))
+        .route("/api/coordinates", get(json(tree::coordinates)))
+        .route("/api/versions", get(json(tree::versions)))
+        .route("/api/plane", get(bytes(plane::plane)))
+        .route("/api/series", get(json(series::series)))
+        .route("/api/value", get(json(cells::value)))
+        .route("/api/rows", get(json(cells::rows)))
+        .route("/api/points", get(json(cells::points)))
+        .route("/api/statistics", get(json(numbers::statistics)))
+        .route("/api/histogram", get(json(numbers::histogram)))
+        .route("/api/chunks", get(json(chunks::chunks)))
+        .route("/api/formats", get(json(download::formats)))
+        .route("/api/download", get(download_file))
+        .fallback(page::file)
+        .layer(axum::middleware::from_fn_with_state(guard, guard::check))
+        .with_state(shared)
+}
+
+/// A future of an answer.
+type Answering = std::pin::Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// A handler that computes a JSON document.
+fn json<Q: DeserializeOwned + Send + 'static>(
+    answer: fn(&Shared, &Q, Cancel) -> Result<Json>,
+) -> impl Fn(State<Arc<Shared>>, Query<Q>) -> Answering + Clone + Send + 'static {
+    move |State(shared), Query(query)| {
+        Box::pin(async move {
+            let own = Arc::clone(&shared);
+            let found = shared.places.run(move |cancel| answer(&own, &query, cancel)).await;
+            found.map_or_else(Failure::into_response, |body| failure::document(&body))
+        })
+    }
+}
+
+/// A handler that computes bytes.
+fn bytes<Q: DeserializeOwned + Send + 'static>(
+    answer: fn(&Shared, &Q, Cancel) -> Result<Vec<u8>>,
+) -> impl Fn(State<Arc<Shared>>, Query<Q>) -> Answering + Clone + Send + 'static {
+    move |State(shared), Query(query)| {
+        Box::pin(async move {
+            let own = Arc::clone(&shared);
+            let found = shared.places.run(move |cancel| answer(&own, &query, cancel)).await;
+            found.map_or_else(Failure::into_response, |body| {
+                ([("content-type", "application/octet-stream")], body).into_response()
+            })
+        })
+    }
+}
+
+async fn download_file(
+    State(shared): State<Arc<Shared>>,
+    Query(query): Query<download::DownloadParameters>,
+) -> Response {
+    let own = Arc::clone(&shared);
+    let found = shared.downloads.run(move |cancel| download::write(&own, &query, cancel)).await;
+    found.map_or_else(Failure::into_response, download::PreparedFile::into_response)
+}
