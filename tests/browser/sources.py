@@ -75,7 +75,7 @@ tet("convert", FOLDER / "weather.nc", FOLDER / "weather.tdb", "--to", "tiledb")
 odd(FOLDER / "odd.nc")
 hostile(FOLDER / "hostile.nc")
 damaged = bytearray((FOLDER / "weather.tet").read_bytes())
-damaged[len(damaged) // 3 : len(damaged) // 3 + 4000] = bytes(4000)
+damaged[len(damaged) // 10 : len(damaged) * 9 // 10] = bytes(len(damaged) * 9 // 10 - len(damaged) // 10)
 (FOLDER / "damaged.tet").write_bytes(damaged)
 cells = FOLDER / "cells.tdb"
 tet("create", cells, "--to", "tiledb", "--sparse", "--dim", "x=0..99/10:int32", "--dim", "y=0..49/10:int32", "--field", "value:float64")

@@ -51,7 +51,7 @@ pub(crate) struct PreparedFile {
 
 /// Formats that datasets can be written in.
 fn writable() -> impl Iterator<Item = &'static dyn Format> {
-    tesseral::formats().into_iter().filter(|format| format.capabilities().create)
+    tesseral::formats().filter(|format| format.capabilities().create)
 }
 
 /// The kinds of files.
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn file_names_are_plain() {
         assert_eq!(file_stem("ocean/sst"), "ocean_sst");
-        assert_eq!(file_stem("\"\r\n<b>"), "_____b_");
+        assert_eq!(file_stem("\"\r\n<b>"), "____b_");
         assert_eq!(file_stem("../.."), "array");
         assert_eq!(file_stem(""), "array");
     }
