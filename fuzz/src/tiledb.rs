@@ -71,10 +71,11 @@ pub fn footers(bytes: &[u8]) {
 /// R-trees.
 pub fn rtrees(bytes: &[u8]) {
     let dims = &sample().dims;
-    let Ok(leaves) = rtree::leaves("fuzz", bytes, dims) else { return };
+    let _ = rtree::leaves("fuzz", bytes, dims, 4);
+    let Ok(leaves) = rtree::leaves("fuzz", bytes, dims, 22) else { return };
     let mut written = Vec::new();
     rtree::write(&leaves, dims, &mut written);
-    let again = rtree::leaves("written", &written, dims).expect("written bytes parse");
+    let again = rtree::leaves("written", &written, dims, 22).expect("written bytes parse");
     assert_eq!(leaves.len(), again.len());
 }
 

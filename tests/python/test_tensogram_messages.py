@@ -102,6 +102,27 @@ def test_streams_are_byte_equal(seed, tmp_path):
     assert not clean(tensogram.validate(made, level="full", check_canonical=True), allow)
 
 
+@pytest.mark.parametrize("hashed", [True, False])
+@pytest.mark.parametrize("mode", ["finish", "finish_backfilled"])
+def test_streams_without_objects_are_intact(tmp_path, hashed, mode):
+    encoder = tensogram.StreamingEncoder({"a": 1}, hash="xxh3" if hashed else None)
+    message = bytes(getattr(encoder, mode)())
+    path = tmp_path / "stream.tgm"
+    path.write_bytes(message)
+    assert not [i for i in tensogram.validate(message, level="full")["issues"] if i["severity"] == "error"]
+    assert tet_json("verify", path, "--deep")["ok"] and tet_json("validate", path, "--full")["ok"]
+
+
+def test_another_wire_version_is_unsupported_and_not_damaged(tmp_path):
+    array = np.arange(3.0)
+    message = bytearray(tensogram.encode({}, [(descriptor(array), array)]))
+    assert message[8:10] == b"\0\3"
+    message[9] = 9
+    path = tmp_path / "later.tgm"
+    path.write_bytes(message)
+    assert [f["unsupported"] for f in tet_json("verify", path, code=7)["findings"] if not f["ok"]] == [True]
+
+
 def test_preceders_and_masks_reach_the_reference(tmp_path):
     array = np.array([1.0, np.nan, np.inf, -np.inf, 2.0])
     objects = [(array, descriptor(array), {"units": "K"}), (array, descriptor(array, compression="zstd"), None)]

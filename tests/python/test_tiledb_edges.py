@@ -419,3 +419,34 @@ def test_members_without_an_array_are_listed(tmp_path):
     assert members == {"a": "empty", "bee": "read"}
     findings = tet_json("verify", path, code=1)["findings"]
     assert [f["check"] for f in findings if not f["ok"]] == ["group_member"]
+
+
+@pytest.mark.parametrize("channels", ["RGB", "BGR", "RGBA", "BGRA"])
+@pytest.mark.parametrize("lossless", [True, False])
+def test_images_of_the_webp_filter_have_the_same_cells(tmp_path, channels, lossless):
+    """Lossy images too: libwebp interpolates their colors."""
+    depth, source = len(channels), str(tmp_path / "image")
+    height, width = 37, 41
+    order = getattr(tiledb.WebpFilter.WebpInputFormat, f"WEBP_{channels}")
+    webp = tiledb.WebpFilter(input_format=order, quality=40.0, lossless=lossless)
+    dims = [tiledb.Dim("y", domain=(1, height), tile=20, dtype="u4"), tiledb.Dim("x", domain=(1, width * depth), tile=21 * depth, dtype="u4")]
+    attribute = tiledb.Attr("a", dtype="u1", filters=tiledb.FilterList([webp]))
+    tiledb.Array.create(source, tiledb.ArraySchema(domain=tiledb.Domain(*dims), attrs=[attribute]))
+    rng = np.random.default_rng(5)
+    y, x, c = np.mgrid[:height, :width, :depth]
+    smooth = np.sin(y / 5 + c) * 60 + np.cos(x / 7) * 60 + 128
+    cells = (smooth + rng.integers(0, 30, smooth.shape)).clip(0, 255).astype("u1").reshape(height, -1)
+    with tiledb.open(source, "w") as array:
+        array[:] = cells
+    with tiledb.open(source) as array:
+        want = array[:]
+        want = want["a"] if isinstance(want, dict) else want
+    assert lossless == np.array_equal(want, cells)
+    assert tet("cat", source, "a", "--raw") == want.tobytes()
+    assert tet("cat", source, "a", "y=5:30", "x=10:100", "--raw") == want[5:30, 10:100].tobytes()
+    assert tet_json("verify", source, "--deep")["ok"]
+    tet("convert", source, tmp_path / "copy.tet", "--check")
+    # Tiles are not encoded: an append is rejected as a whole.
+    np.save(tmp_path / "one.npy", np.ones((1, 1), "u1"))
+    tet("append", source, tmp_path / "one.npy", "y=0:1", "x=0:1", code=7)
+    assert tet("cat", source, "a", "--raw") == want.tobytes()

@@ -97,7 +97,9 @@ pub(crate) fn audit(
 /// Creates a finding for bytes outside messages.
 pub(crate) fn skipped_finding(skipped: &Skipped) -> Finding {
     let detail = format!("{} bytes outside messages: {}", skipped.len, skipped.detail);
-    Finding::failed(skipped.check, detail).at(skipped.offset, skipped.len)
+    let mut finding = Finding::failed(skipped.check, detail).at(skipped.offset, skipped.len);
+    finding.unsupported = skipped.version.is_some();
+    finding
 }
 
 impl<I: Input> Audit<'_, I> {

@@ -48,7 +48,9 @@ fn container(reader: &MetadataLoader, prefix: &str, depth: usize) -> Result<Opti
                 found
             }
             // Before version 12, fragments are in the array folder itself.
-            (ObjectKind::Folder, name) if is_fragment(name) => each(reader, &path, &is_data)?,
+            (ObjectKind::Folder, name) if is_fragment(name) || name::parse_before_5(name).is_some() => {
+                each(reader, &path, &is_data)?
+            }
             (ObjectKind::Folder, name) if depth > 0 => {
                 if members.is_none() {
                     // An array that cannot be read, because it is damaged or encrypted, does not account for any object.

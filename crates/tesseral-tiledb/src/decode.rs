@@ -218,6 +218,9 @@ fn decode_tile(
             let slot = fragment.dim_slot(usize::from(d));
             let chains =
                 fragment.chains(slot).ok_or_else(|| Error::internal("the dimension has no filter chains"))?;
+            if chains.zipped {
+                return decode_zipped(&parts, fragment, chains, usize::from(d), out, scratch);
+            }
             if let Some(plain) = plain(&parts, chains) {
                 return copy(plain, chains.cell, &cells, out);
             }
@@ -320,6 +323,39 @@ fn decode_field(
         Some(_) => Err(Error::internal("validity of a field that is not nullable")),
         None => Ok(()),
     }
+}
+
+/// Decodes the coordinates of one dimension from a tile with those of all. Version 1 zips them cell by cell unless a compressor
+/// filters them; otherwise the coordinates of one dimension are next to each other.
+fn decode_zipped(
+    parts: &TileParts<'_>,
+    fragment: &Fragment,
+    chains: &FieldChains,
+    dim: usize,
+    out: ColumnMut<'_>,
+    scratch: &mut Scratch,
+) -> Result<()> {
+    let ColumnMut::Fixed { values, validity: None } = out else {
+        return Err(Error::internal("expected a fixed-size column without validity"));
+    };
+    let size = chains.cell / fragment.schema.wire.dims.len().max(1);
+    let cells = values.len().checked_div(size).unwrap_or(0);
+    let whole = parts.cells == (0..parts.chunk.cells) && parts.chunk.cells == cells as u64;
+    let bytes = cells.checked_mul(chains.cell).filter(|_| whole && cells * size == values.len());
+    let bytes = bytes.ok_or_else(|| Error::internal("zipped coordinates do not support random access"))?;
+    let [spare, _] = &mut scratch.buffers;
+    spare.clear();
+    alloc::resize(TILE, spare, bytes, 0)?;
+    let rules = parts.array.reader.rules(fragment.schema.wire.version);
+    parts.fixed(Role::Values, &chains.values, spare, &rules, &mut scratch.contexts)?;
+    let by_cell = fragment.footer.version == 1 && !chains.values.has_compressor();
+    let (first, step) = if by_cell { (dim * size, chains.cell) } else { (dim * values.len(), size) };
+    let stored = spare.get(first..).unwrap_or_default().chunks(step);
+    for (to, from) in values.chunks_exact_mut(size).zip(stored) {
+        let from = from.get(..size).ok_or_else(|| Error::internal("a coordinate is outside its tile"))?;
+        to.copy_from_slice(from);
+    }
+    Ok(())
 }
 
 /// Returns the unfiltered size of a tile of variable-length cells, from the fragment's metadata.

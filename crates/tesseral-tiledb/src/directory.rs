@@ -6,6 +6,7 @@ use tesseral_core::{Error, Result};
 use tesseral_format::TimeRange;
 use tesseral_store::{ObjectInfo, StoreExt};
 
+use crate::fragment::METADATA;
 use crate::metadata_loader::{MetadataLoader, join};
 use crate::wire::ONLY_SCHEMA;
 use crate::wire::name::{self, Name};
@@ -241,8 +242,12 @@ impl CommitListing {
         let folders = [join(prefix, "__commits"), prefix.to_owned()];
         let mut found = Vec::new();
         for folder in &folders {
-            let entries = reader.list(folder)?.into_iter().filter(|e| !e.is_folder());
-            found.extend(entries.map(|entry| (folder, entry.name)));
+            let (inner, entries) =
+                reader.list(folder)?.into_iter().partition::<Vec<_>, _>(ObjectInfo::is_folder);
+            found.extend(entries.into_iter().map(|entry| (folder, entry.name)));
+            if folder == prefix {
+                commits.add_before_5(reader, &inner)?;
+            }
         }
         let is_read = |name: &str| [".con", ".ign", ".vac"].iter().any(|ending| name.ends_with(ending));
         let texts = found.iter().filter(|(_, name)| is_read(name));
@@ -263,6 +268,20 @@ impl CommitListing {
             let Name { start, end, .. } = *time;
             self.fragments.push(FragmentEntry { name: stem.to_owned(), folder, start, end, version });
         }
+    }
+
+    /// Adds fragments of versions 1 to 4, which are committed by their metadata file.
+    fn add_before_5(&mut self, reader: &MetadataLoader, folders: &[ObjectInfo]) -> Result<()> {
+        let named =
+            folders.iter().filter_map(|entry| Some((&entry.name, name::parse_before_5(&entry.name)?)));
+        let named: Vec<_> = named.collect();
+        reader.announce(named.iter().map(|(name, _)| join(&self.prefix, name)), []);
+        for (name, time) in named {
+            if reader.list(&join(&self.prefix, name))?.iter().any(|entry| entry.name == METADATA) {
+                self.add(name, "ok", &time);
+            }
+        }
+        Ok(())
     }
 
     fn read(&mut self, reader: &MetadataLoader, folder: &str, file: &str) -> Result<()> {

@@ -114,7 +114,14 @@ pub(crate) fn read_footers<'a>(
     let implied = |fragment: &FragmentEntry| implied_len(fragment.version, &only?.wire);
     let mut footers = Vec::with_capacity(objects.len());
     for ((f, object), end) in fragments.iter().zip(&objects).zip(ends) {
-        let footer = footer_of(reader, object, end.len, &end.bytes, implied(f));
+        let footer = match f.version {
+            // The whole file is one generic tile.
+            ..3 => reader.object(object).map(|(bytes, _)| FooterBytes {
+                bytes: bytes.into(),
+                own: Some(MetadataEnd { footer_at: 0, len: end.len, digests: None }),
+            }),
+            _ => footer_of(reader, object, end.len, &end.bytes, implied(f)),
+        };
         footers.extend(Rounds::later(footer)?);
     }
     if footers.len() < objects.len() { Err(Error::pending()) } else { Ok(footers) }
@@ -249,6 +256,16 @@ impl Fragment {
             Error::corrupt("the footer", &described, footer_at, format!("unknown schema {name:?}"))
         })?;
         let footer = Footer::parse(&described, &bytes, &schema.wire)?;
+        if footer.is_zipped() && schema.wire.version >= 5 {
+            let detail = format!("version {} of an array of version {}", footer.version, schema.wire.version);
+            return Err(Error::corrupt("the footer", &described, footer_at, detail));
+        }
+        if footer.is_zipped() && !footer.dense && !schema.wire.sparse {
+            return Err(Error::unsupported(format!(
+                "the sparse fragment {} of a dense TileDB array",
+                entry.name
+            )));
+        }
         if footer.dense == schema.wire.sparse {
             let detail = "fragment and array differ in being dense or sparse";
             return Err(Error::corrupt("the footer", &described, footer_at, detail));
@@ -513,8 +530,16 @@ impl Fragment {
         }
         let object = reader.store.describe(&self.metadata_object());
         let offset = self.footer.list(list, slot).unwrap_or(u64::MAX);
-        let numbers = section::numbers(&object, &self.section(reader, offset)?, "a list of the fragment")?;
-        let optional = matches!(list, List::Sums | List::NullCounts) && numbers.is_empty();
+        let loaded = self.footer.loaded.as_ref();
+        let numbers = match loaded {
+            Some(loaded) => {
+                loaded.lists.get(list as usize).and_then(|l| l.get(slot)).cloned().unwrap_or_default()
+            }
+            None => section::numbers(&object, &self.section(reader, offset)?, "a list of the fragment")?,
+        };
+        // Versions 1 and 2 store no list of a file that does not exist.
+        let optional =
+            (loaded.is_some() || matches!(list, List::Sums | List::NullCounts)) && numbers.is_empty();
         if numbers.len() as u64 != self.tiles && !optional {
             let detail = format!("{} entries for {} tiles", numbers.len(), self.tiles);
             return Err(Error::corrupt("a list of the fragment", object, offset, detail));
@@ -540,9 +565,14 @@ impl Fragment {
             return Ok(boxes);
         }
         let object = reader.store.describe(&self.metadata_object());
-        let bytes = self.section(reader, self.footer.rtree)?;
         let dims = &self.schema.wire.dims;
-        let boxes = rtree::leaves(&object, &bytes, dims)?;
+        let boxes = match &self.footer.loaded {
+            Some(loaded) => loaded.boxes.clone(),
+            None => {
+                let bytes = self.section(reader, self.footer.rtree)?;
+                rtree::leaves(&object, &bytes, dims, self.footer.version)?
+            }
+        };
         if boxes.len() as u64 != self.tiles {
             let detail = format!("{} boxes for {} tiles", boxes.len(), self.tiles);
             return Err(Error::corrupt("the R-tree", object, self.footer.rtree, detail));
@@ -561,10 +591,12 @@ impl Fragment {
     /// Reads the tile offsets, which are required to locate tiles.
     pub(crate) fn check_tiles(&self, reader: &MetadataLoader) -> Result<()> {
         for slot in 0..self.slots() {
-            // The last one exists since version 7.
             let lists = [List::Offsets, List::VarOffsets, List::VarSizes, List::ValidityOffsets];
-            for list in lists.into_iter().take(self.footer.lists.len()) {
-                self.list(reader, list, slot)?;
+            for list in lists {
+                // Not every version has all of them.
+                if self.footer.loaded.is_some() || self.footer.list(list, slot).is_some() {
+                    self.list(reader, list, slot)?;
+                }
             }
         }
         if self.footer.dense { Ok(()) } else { self.boxes(reader).map(drop) }
@@ -635,7 +667,13 @@ impl Fragment {
 
     /// Slot of a dimension.
     pub(crate) fn dim_slot(&self, dim: usize) -> usize {
-        self.schema.wire.attributes.len() + 1 + dim
+        let coords = self.schema.wire.attributes.len();
+        if self.is_zipped() { coords } else { coords + 1 + dim }
+    }
+
+    /// Returns whether the coordinates of all dimensions are in one file.
+    pub(crate) fn is_zipped(&self) -> bool {
+        self.footer.is_zipped()
     }
 
     /// Slot of timestamps, if the fragment has them.
@@ -749,6 +787,9 @@ impl Fragment {
         let attributes = self.schema.attributes.len();
         if slot < attributes {
             return self.schema.attributes.get(slot);
+        }
+        if self.is_zipped() {
+            return Some(&self.schema.coords).filter(|_| slot == attributes);
         }
         self.schema.dims.get(slot.checked_sub(attributes + 1)?)
     }

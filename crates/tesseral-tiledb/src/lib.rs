@@ -12,8 +12,8 @@
 //! overlap, the later one wins.
 //!
 //! # Limitations
-//! - Format versions 5 to 23 are read. New arrays have version 22; appends keep the version of the array's schema.
-//! - The filter `webp` is not supported.
+//! - Format versions 1 to 23 are read. New arrays have version 22; appends keep the version of the array's schema.
+//! - Tiles of the filter `webp` are read and not written. Sparse fragments of dense arrays (versions 1 to 4) are not supported.
 #![forbid(unsafe_code)]
 
 mod array;

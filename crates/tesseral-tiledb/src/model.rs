@@ -28,6 +28,8 @@ pub(crate) struct FieldChains {
     pub nullable: bool,
     /// Size of a cell in bytes; of one value if cells are variable-length.
     pub cell: usize,
+    /// Whether a cell holds the coordinates of all dimensions.
+    pub zipped: bool,
 }
 
 /// A schema with the filter chains of its files.
@@ -36,6 +38,8 @@ pub(crate) struct StoredSchema {
     pub wire: Schema,
     pub attributes: Vec<FieldChains>,
     pub dims: Vec<FieldChains>,
+    /// Coordinates of all dimensions in one file, before version 5.
+    pub coords: FieldChains,
     /// Timestamps and delete metadata.
     pub times: Chain,
 }
@@ -60,12 +64,19 @@ impl StoredSchema {
                 var,
                 nullable,
                 cell,
+                zipped: false,
             }
         };
+        // All dimensions of an array with such a file have one datatype. Filters see the coordinates of one dimension after another.
+        let common = wire.dims.first().map_or(Datatype::UINT64, |dim| dim.datatype);
+        let mut coords = field(&wire.coords, common, 1, false);
+        coords.cell = coords.cell.saturating_mul(wire.dims.len());
+        coords.zipped = true;
         let attributes =
             wire.attributes.iter().map(|a| field(&a.pipeline, a.datatype, a.values, a.nullable)).collect();
         let dims = wire.dims.iter().map(|d| {
-            let own = !d.pipeline.filters.is_empty();
+            // The reference adds fragments with a file per dimension to arrays created before version 5, and does not filter these.
+            let own = !d.pipeline.filters.is_empty() || wire.version < 5;
             field(
                 if own { &d.pipeline } else { &wire.coords },
                 d.datatype,
@@ -75,7 +86,7 @@ impl StoredSchema {
         });
         let dims = dims.collect();
         let times = chain(&wire.coords, Datatype::UINT64, 8, false);
-        Self { attributes, dims, times, wire }
+        Self { attributes, dims, coords, times, wire }
     }
 }
 

@@ -48,7 +48,9 @@ impl Outline {
             let slot = array.slot(fragment, field).ok();
             *sum = sum.zip(slot).map(|(sum, slot)| sum.saturating_add(bytes(slot)));
         }
-        for (dim, sum) in self.dims.iter_mut().enumerate() {
+        // Zipped coordinates are counted once.
+        let dims = if fragment.is_zipped() { 1 } else { usize::MAX };
+        for (dim, sum) in self.dims.iter_mut().enumerate().take(dims) {
             *sum = sum.saturating_add(bytes(Some(fragment.dim_slot(dim))));
         }
         let Some(ranges) = &fragment.footer.domain else { return };

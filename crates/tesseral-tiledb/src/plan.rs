@@ -109,7 +109,8 @@ pub(crate) fn plan(array: &TileDbArray, reader: &MetadataLoader, request: &Reque
 /// if a column does not support random access.
 pub(crate) fn granule(fragment: &Fragment, slots: impl Iterator<Item = Option<usize>>) -> Option<u64> {
     let slot_cells = |slot: Option<usize>| {
-        let chains = slot.and_then(|slot| fragment.chains(slot)).filter(|chains| !chains.var)?;
+        let chains =
+            slot.and_then(|slot| fragment.chains(slot)).filter(|chains| !chains.var && !chains.zipped)?;
         chains.values.cells_per_chunk()
     };
     slots
@@ -149,6 +150,7 @@ pub(crate) fn push_parts(
         reader.limits.check_decoded(bytes.unwrap_or(u64::MAX), len)?;
         direct = chains.values.is_plain()
             && !chains.nullable
+            && !chains.zipped
             && bytes.and_then(|b| b.checked_add(PLAIN_HEADER)) == Some(len);
     }
     if chains.nullable {

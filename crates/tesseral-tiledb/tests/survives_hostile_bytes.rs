@@ -121,9 +121,9 @@ fn footers_and_sections() {
     });
     let at = |offset: u64| unfiltered(&file[offset as usize..]);
     let tree = at(whole.rtree);
-    assert_eq!(rtree::leaves("whole", &tree, &schema.dims).unwrap().len() as u64, whole.tiles);
+    assert_eq!(rtree::leaves("whole", &tree, &schema.dims, 22).unwrap().len() as u64, whole.tiles);
     mutations(&tree, |bytes| {
-        let _ = rtree::leaves("noise", bytes, &schema.dims);
+        let _ = rtree::leaves("noise", bytes, &schema.dims, 22);
     });
     for list in 0..8 {
         let section = at(whole.lists[list][0]);

@@ -12,7 +12,7 @@ use super::float_scale::Scale;
 use super::{
     ElementKind, Filter, FilterBuffers, FilterElement, bit_width_reduction, bitshuffle, byteshuffle, bzip2,
     checksum, compressor, delta, dictionary, double_delta, encryption, float_scale, gzip, lz4, noop,
-    positive_delta, rle, xor, zstd,
+    positive_delta, rle, webp, xor, zstd,
 };
 use crate::Contexts;
 
@@ -185,6 +185,23 @@ impl Chain {
     /// Whether a filter of the pipeline stores checksums.
     pub fn has_digest(&self) -> bool {
         self.filters().any(|f| matches!(f, Filter::Md5 | Filter::Sha256 | Filter::Aes256Gcm))
+    }
+
+    /// Whether a filter of the pipeline is a compressor.
+    pub fn has_compressor(&self) -> bool {
+        self.filters().any(|f| {
+            matches!(
+                f,
+                Filter::Gzip { .. }
+                    | Filter::Zstd { .. }
+                    | Filter::Lz4 { .. }
+                    | Filter::Rle
+                    | Filter::Bzip2 { .. }
+                    | Filter::DoubleDelta { .. }
+                    | Filter::Delta { .. }
+                    | Filter::Dictionary
+            )
+        })
     }
 
     /// Whether the pipeline is empty: the bytes after the lengths of a chunk are the cells.
@@ -500,7 +517,7 @@ fn reverse(
         Filter::Md5 => checksum::reverse::<md5::Md5>(name, rules.verify, meta, data, out),
         Filter::Sha256 => checksum::reverse::<sha2::Sha256>(name, rules.verify, meta, data, out),
         Filter::Aes256Gcm => encryption::reverse(rules.key, meta, data, out, cap),
-        Filter::WebP => Err(Error::unsupported("filter 18 (webp)")),
+        Filter::WebP { channels, .. } => webp::reverse(word, channels, meta, data, out, cap),
     }
 }
 

@@ -274,6 +274,6 @@ fn forward(
         Filter::Md5 => checksum::forward::<md5::Md5>(name, meta, data, out),
         Filter::Sha256 => checksum::forward::<sha2::Sha256>(name, meta, data, out),
         Filter::Aes256Gcm => encryption::forward(rules.key, meta, data, out),
-        Filter::WebP => Err(Error::unsupported("filter 18 (webp)")),
+        Filter::WebP { .. } => Err(Error::unsupported("writing tiles with the webp filter")),
     }
 }

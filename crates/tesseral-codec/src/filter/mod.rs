@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! pass-through  header ‖ metadata of the preceding filter, data transformed
-//!               bit_width_reduction · positive_delta · bitshuffle · byteshuffle · xor · float_scale · checksum
+//!               bit_width_reduction · positive_delta · bitshuffle · byteshuffle · xor · float_scale · checksum · webp
 //! absorbing     metadata and data of the preceding filter, both inside the new data
 //!               gzip · zstd · lz4 · bzip2 · rle · dictionary · delta · double_delta (see compressor) · encryption
 //! ```
@@ -34,12 +34,14 @@ mod rle;
 mod round_trips;
 #[cfg(test)]
 mod tests;
+mod webp;
 mod xor;
 mod zstd;
 
 use crate::{bzip2, zlib as gzip};
 
 pub use chain::{Chain, Chunks, FilterContext, FilterScratch, FilteredChunk};
+pub use webp::WebPChannels;
 
 /// The arithmetic type of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -153,8 +155,17 @@ pub enum Filter {
     },
     /// XOR of each element with its predecessor.
     Xor,
-    /// Image compression; not supported.
-    WebP,
+    /// WebP images, which are decoded and not encoded.
+    WebP {
+        /// Order of the channels of a pixel.
+        channels: WebPChannels,
+        /// Quality of lossy images, 0 to 100.
+        quality: f32,
+        /// Whether images are lossless.
+        lossless: bool,
+        /// Tile extents of the two dimensions.
+        extents: [u16; 2],
+    },
 }
 
 impl Filter {
@@ -179,7 +190,7 @@ impl Filter {
             Self::Sha256 => "checksum_sha256",
             Self::FloatScale { .. } => "float_scale",
             Self::Xor => "xor",
-            Self::WebP => "webp",
+            Self::WebP { .. } => "webp",
         }
     }
 

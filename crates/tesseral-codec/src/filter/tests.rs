@@ -328,9 +328,17 @@ fn encrypted_chunks_need_their_key() {
 }
 
 #[test]
-fn webp_is_named_as_unsupported() {
-    let tile = tile(&[(4, &[], &[0; 4])]);
-    let error = decode(&[Filter::WebP], FilterElement::new(1, ElementKind::Unsigned), &tile, 4).unwrap_err();
+fn webp_is_decoded_and_not_encoded() {
+    let filter = Filter::WebP { channels: WebPChannels::Bgr, quality: 0.0, lossless: true, extents: [1, 6] };
+    let byte = FilterElement::new(1, ElementKind::Unsigned);
+    let mut file = Vec::new();
+    let encoder = image_webp::WebPEncoder::new(&mut file);
+    encoder.encode(&[1, 2, 3, 50, 60, 70], 2, 1, image_webp::ColorType::Rgb8).unwrap();
+    let tile = tile(&[(6, &u32s(&[1, file.len() as u32]), &file)]);
+    assert_eq!(decode(&[filter], byte, &tile, 6).unwrap(), [3, 2, 1, 70, 60, 50]);
+    assert!(decode(&[filter], INT, &tile, 6).is_err());
+    let chain = Chain::new([filter], byte, 1, false);
+    let error = chain.encode(&[0; 6], &mut Vec::new(), &RULES, &mut Contexts::default()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }));
 }
 

@@ -1,12 +1,13 @@
 //! Footers of fragments, at the end of the fragment metadata file.
 //!
 //! Every list has one entry per *slot*: the attributes, one for the legacy zipped coordinates, the dimensions, then timestamps,
-//! delete timestamps and delete conditions if the fragment has them.
+//! delete timestamps and delete conditions if the fragment has them. Before version 5, the zipped coordinates are the last slot.
 
 use tesseral_core::{Cursor, Result};
 
 use super::primitive::{put_text64, put_u64};
 use super::schema::{Schema, StoredRange, put_ranges, ranges};
+use super::single_tile::{self, LoadedSections};
 
 /// A fragment's footer.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +38,8 @@ pub struct Footer {
     pub statistics: Option<u64>,
     /// Offset of the processed conditions.
     pub conditions: Option<u64>,
+    /// Lists and boxes of versions 1 and 2, which are stored together with the rest.
+    pub loaded: Option<Box<LoadedSections>>,
 }
 
 /// Lists of a fragment, in the order of the footer.
@@ -52,6 +55,9 @@ pub enum List {
     Sums,
     NullCounts,
 }
+
+/// Marks a list that the version does not store.
+const NO_LIST: u64 = u64::MAX;
 
 /// Parses only the name of the schema, which is needed to parse the rest.
 ///
@@ -76,11 +82,17 @@ pub fn implied_len(version: u32, schema: &Schema) -> Option<u64> {
     if version >= 10 || schema.dims.iter().any(|dim| dim.var) {
         return None;
     }
-    let slots = (schema.attributes.len() + 1 + schema.dims.len()) as u64;
+    let attributes = schema.attributes.len() as u64;
     let domain: usize = schema.dims.iter().map(|dim| 2 * dim.datatype.size()).sum();
+    let slots = attributes + 1 + schema.dims.len() as u64;
     // Files and lists by slot; without validity before version 7.
-    let lists = if version >= 7 { 3 + 4 } else { 2 + 3 };
-    slots.checked_mul(8 * lists)?.checked_add(4 + 2 + domain as u64 + 16 + 8)
+    let numbers = match version {
+        // Coordinates have one file and one list.
+        ..5 => attributes.checked_mul(2 + 3)?.checked_add(2)?,
+        ..7 => slots.checked_mul(2 + 3)?,
+        _ => slots.checked_mul(3 + 4)?,
+    };
+    numbers.checked_mul(8)?.checked_add(4 + 2 + domain as u64 + 16 + 8)
 }
 
 impl Footer {
@@ -92,6 +104,9 @@ impl Footer {
         let cursor = &mut Cursor::new(object, bytes);
         let version = cursor.u32("the footer's version")?;
         super::check_version(version)?;
+        if version <= 2 {
+            return single_tile::parse(cursor, version, schema)?.checked(cursor);
+        }
         let name = name_of_schema(cursor, version)?;
         let dense = cursor.flag("whether the fragment is dense")?;
         let null = cursor.flag("whether the fragment is empty")?;
@@ -103,22 +118,18 @@ impl Footer {
             Some(ranges(cursor, &schema.dims, "the non-empty domain")?)
         };
         let tiles = cursor.u64("the sparse tiles")?;
-        // A fragment with a domain but no tiles would be ignored silently.
-        if !dense && domain.is_some() != (tiles > 0) {
-            let domain = if domain.is_some() { "a domain" } else { "no domain" };
-            return Err(cursor.corrupt("the sparse tiles", format!("{tiles} tiles and {domain}")));
-        }
         let last_tile_cells = cursor.u64("the cells of the last tile")?;
         let timestamps = version >= 14 && cursor.flag("whether cells have timestamps")?;
         let deletes = version >= 15 && cursor.flag("whether cells have delete metadata")?;
-        let slots = schema.attributes.len()
-            + 1
-            + schema.dims.len()
-            + usize::from(timestamps)
-            + 2 * usize::from(deletes);
-        let slots = slots as u64;
+        let attributes = schema.attributes.len() as u64;
+        let dims = if version < 5 { 0 } else { schema.dims.len() as u64 };
+        let slots = attributes + 1 + dims + u64::from(timestamps) + 2 * u64::from(deletes);
+        // Zipped coordinates have no variable-length data.
+        let var_slots = if version < 5 { attributes } else { slots };
+        let all = usize::try_from(slots).unwrap_or(usize::MAX);
         let values = cursor.u64s(slots, "the file sizes")?;
-        let var = cursor.u64s(slots, "the var file sizes")?;
+        let mut var = cursor.u64s(var_slots, "the var file sizes")?;
+        var.resize(values.len(), 0);
         let validity = match version {
             ..7 => vec![0; values.len()],
             _ => cursor.u64s(slots, "the validity file sizes")?,
@@ -128,13 +139,19 @@ impl Footer {
         let count = match version {
             11.. => 8,
             7.. => 4,
-            _ => 3,
+            _ => 3_usize,
         };
-        let lists = (0..count).map(|_| cursor.u64s(slots, "the offsets of lists")).collect::<Result<_>>()?;
+        let mut lists = Vec::with_capacity(count);
+        for list in 0..count {
+            let stored = if list == List::Offsets as usize { slots } else { var_slots };
+            let mut offsets = cursor.u64s(stored, "the offsets of lists")?;
+            offsets.resize(all, NO_LIST);
+            lists.push(offsets);
+        }
         let statistics = if version >= 11 { Some(cursor.u64("the offset of statistics")?) } else { None };
         let conditions =
             if version >= 16 { Some(cursor.u64("the offset of processed conditions")?) } else { None };
-        Ok(Self {
+        let footer = Self {
             version,
             schema: name,
             dense,
@@ -148,17 +165,33 @@ impl Footer {
             lists,
             statistics,
             conditions,
-        })
+            loaded: None,
+        };
+        footer.checked(cursor)
     }
 
-    /// Offset of a list of a slot.
+    /// Rejects a fragment with a domain but no tiles, which would be ignored silently.
+    fn checked(self, cursor: &Cursor<'_>) -> Result<Self> {
+        if !self.dense && self.domain.is_some() != (self.tiles > 0) {
+            let domain = if self.domain.is_some() { "a domain" } else { "no domain" };
+            return Err(cursor.corrupt("the sparse tiles", format!("{} tiles and {domain}", self.tiles)));
+        }
+        Ok(self)
+    }
+
+    /// Returns whether the coordinates of all dimensions are in one file.
+    pub fn is_zipped(&self) -> bool {
+        self.version < 5
+    }
+
+    /// Offset of a list of a slot; `None` for lists that the version lacks.
     pub fn list(&self, list: List, slot: usize) -> Option<u64> {
-        self.lists.get(list as usize)?.get(slot).copied()
+        self.lists.get(list as usize)?.get(slot).copied().filter(|offset| *offset != NO_LIST)
     }
 
     /// Offsets of all sections, to determine their ends.
     pub fn offsets(&self) -> impl Iterator<Item = u64> {
-        let lists = self.lists.iter().flatten().copied();
+        let lists = self.lists.iter().flatten().copied().filter(|offset| *offset != NO_LIST);
         lists.chain([self.rtree]).chain(self.statistics).chain(self.conditions)
     }
 }

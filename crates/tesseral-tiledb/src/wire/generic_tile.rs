@@ -39,6 +39,10 @@ impl<'a> GenericTile<'a> {
         let mut cursor = Cursor::new(object, bytes);
         let version = cursor.u32("a generic tile's version")?;
         // Generic tiles of all supported versions have this header version.
+        if super::check_version(version).is_err() && lacks_version(bytes) {
+            let feature = "a TileDB array of version 1.3 or before, which has no format version";
+            return Err(Error::unsupported(feature));
+        }
         super::check_version(version)?;
         let persisted = cursor.u64("a generic tile's stored size")?;
         let tile_size = cursor.u64("a generic tile's size")?;
@@ -101,6 +105,11 @@ impl<'a> GenericTile<'a> {
             .map_err(|e| if e.is_damage() { corrupt(e.to_string()) } else { e })?;
         Ok(out)
     }
+}
+
+/// Returns whether a tile begins with its stored size instead of a version, followed by its size, `CHAR` and a cell size of 1.
+fn lacks_version(bytes: &[u8]) -> bool {
+    bytes.get(16..25) == Some(&[Datatype::CHAR.number(), 1, 0, 0, 0, 0, 0, 0, 0])
 }
 
 /// Encodes a file that is one generic tile, with a digest if its name announces one.

@@ -16,12 +16,13 @@ pub mod primitive;
 pub mod rtree;
 pub mod schema;
 pub mod section;
+pub mod single_tile;
 pub mod trailer;
 
 /// The newest supported format version.
 pub const NEWEST: u32 = 23;
 /// The oldest supported format version.
-pub const OLDEST: u32 = 5;
+pub const OLDEST: u32 = 1;
 /// File name of the only schema of an array before version 10.
 pub const ONLY_SCHEMA: &str = "__array_schema.tdb";
 

@@ -52,6 +52,23 @@ fn decimal(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((number, rest))
 }
 
+/// Parses the name of a fragment folder of versions 1 to 4, and returns its last version: `__UUID_T`, since version 3 `__T1_T2_UUID`.
+/// In the former, a first timestamp before the last one is not used.
+pub fn parse_before_5(name: &str) -> Option<Name> {
+    if let Some(name) = parse(name).filter(|name| name.version.is_none()) {
+        return Some(Name { version: Some(4), ..name });
+    }
+    let (uuid, rest) = name.as_bytes().strip_prefix(b"__")?.split_at_checked(32)?;
+    if !uuid.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    let (mut time, mut rest) = decimal(rest.strip_prefix(b"_")?)?;
+    if let Some(last) = rest.strip_prefix(b"_") {
+        (time, rest) = decimal(last)?;
+    }
+    rest.is_empty().then_some(Name { start: time, end: time, version: Some(2) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +81,23 @@ mod tests {
         }
         assert!(!carries_digest("__1_1_0123456789abcdef0123456789abcdef_22"));
         assert!(!carries_digest(&format!("__1_1_{ours}_22/a0.tdb")));
+    }
+
+    #[test]
+    fn reads_names_before_5() {
+        let uuid = "0123456789abcdef0123456789abcdef";
+        let name = |start, end, version| Some(Name { start, end, version: Some(version) });
+        assert_eq!(parse_before_5(&format!("__{uuid}_17")), name(17, 17, 2));
+        assert_eq!(parse_before_5(&format!("__{uuid}_17_18")), name(18, 18, 2));
+        assert_eq!(parse_before_5(&format!("__17_18_{uuid}")), name(17, 18, 4));
+        for other in [
+            format!("__17_18_{uuid}_5"),
+            format!("__{uuid}"),
+            format!("__{uuid}_17_18_19"),
+            "__schema".into(),
+        ] {
+            assert_eq!(parse_before_5(&other), None, "{other}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! u32 max chunk size │ u32 count │ per filter: u8 type │ u32 options length │ options
 //! ```
 
-use tesseral_codec::filter::{DEFAULT_LEVEL, Filter, FilterElement};
+use tesseral_codec::filter::{DEFAULT_LEVEL, Filter, FilterElement, WebPChannels};
 use tesseral_core::{Cursor, Error, Result};
 
 use super::datatype::Datatype;
@@ -81,7 +81,20 @@ fn filter(number: u8, options: &[u8]) -> Result<Option<Filter>> {
             Filter::FloatScale { scale: float(0), offset: float(8), width }
         }
         16 => Filter::Xor,
-        18 => Filter::WebP,
+        18 => {
+            // A structure in memory, with two bytes of padding at its end.
+            let Some(&[a, b, c, d, channels, lossless, y0, y1, x0, x1]) = options.first_chunk::<10>() else {
+                return Ok(None);
+            };
+            let Some(channels) = WebPChannels::from_number(channels) else { return Ok(None) };
+            let extents = [u16::from_le_bytes([y0, y1]), u16::from_le_bytes([x0, x1])];
+            Filter::WebP {
+                channels,
+                quality: f32::from_le_bytes([a, b, c, d]),
+                lossless: lossless != 0,
+                extents,
+            }
+        }
         19 => Filter::Delta { reinterpret: reinterpret()? },
         other => return Err(Error::unsupported(format!("TileDB filter {other}"))),
     }))
@@ -147,6 +160,13 @@ fn options(filter: &Filter, version: u32) -> (u8, Vec<u8>) {
             (15, options)
         }
         Filter::Xor => (16, Vec::new()),
+        Filter::WebP { channels, quality, lossless, extents } => {
+            let mut options = quality.to_le_bytes().to_vec();
+            options.extend_from_slice(&[*channels as u8, u8::from(*lossless)]);
+            options.extend(extents.iter().flat_map(|extent| extent.to_le_bytes()));
+            options.extend_from_slice(&[0; 2]);
+            (18, options)
+        }
         Filter::Delta { reinterpret } => (19, delta(8, 19, reinterpret)),
         _ => (0, Vec::new()),
     }

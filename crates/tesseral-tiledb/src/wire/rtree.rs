@@ -3,6 +3,8 @@
 //! ```text
 //! u32 fanout │ u32 levels │ per level, root first: u64 count │ boxes: one range per dimension
 //! ```
+//! Before version 5, `u32 dimensions` is in front of the fanout and `u8 datatype` behind it.
+//!
 //! Only the leaves are retained, because plans use their boxes.
 
 use std::cmp::Ordering;
@@ -17,9 +19,20 @@ use super::schema::{StoredDimension, StoredRange, put_ranges, ranges};
 ///
 /// # Errors
 /// `Corrupt`.
-pub fn leaves(object: &str, bytes: &[u8], dims: &[StoredDimension]) -> Result<Vec<Vec<StoredRange>>> {
+pub fn leaves(
+    object: &str,
+    bytes: &[u8],
+    dims: &[StoredDimension],
+    version: u32,
+) -> Result<Vec<Vec<StoredRange>>> {
     let cursor = &mut Cursor::new(object, bytes);
+    if version < 5 {
+        let _dims = cursor.u32("the R-tree's dimensions")?;
+    }
     let _fanout = cursor.u32("the R-tree's fanout")?;
+    if version < 5 {
+        let _datatype = cursor.u8("the R-tree's datatype")?;
+    }
     let levels = cursor.u32("the R-tree's levels")?;
     if levels > 64 {
         return Err(cursor.corrupt("the R-tree", format!("{levels} levels")));

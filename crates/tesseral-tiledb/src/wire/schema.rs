@@ -3,7 +3,7 @@
 //! ```text
 //! u32 version │ u8 duplicates │ u8 sparse │ u8 tile order │ u8 cell order │ u64 capacity
 //! pipelines: coordinates, offsets, validity │ u32 count, dimensions │ u32 count, attributes
-//! since version 7: validity; since 18, 20 and 22:
+//! before version 5: no duplicates, and the datatype of all dimensions before their count; since version 7: validity; since 18, 20 and 22:
 //! u32 count, labels (18) │ u32 count, enumerations (20) │ current domain (22)
 //! ```
 
@@ -171,7 +171,7 @@ impl Schema {
         let cursor = &mut Cursor::new(object, bytes);
         let version = cursor.u32("the schema's version")?;
         super::check_version(version)?;
-        let duplicates = cursor.flag("allows duplicates")?;
+        let duplicates = version >= 5 && cursor.flag("allows duplicates")?;
         let sparse = cursor.flag("the array type")?;
         let tile_order = CellLayout::parse(cursor, "the tile order")?;
         let cell_order = CellLayout::parse(cursor, "the cell order")?;
@@ -179,9 +179,14 @@ impl Schema {
         let coords = FilterPipeline::parse(cursor)?;
         let offsets = FilterPipeline::parse(cursor)?;
         let validity = if version >= 7 { FilterPipeline::parse(cursor)? } else { FilterPipeline::default() };
+        let common = match version {
+            ..5 => Some(Datatype::new(cursor.u8("the dimensions' datatype")?)?),
+            _ => None,
+        };
         let count = cursor.u32("the dimensions")?;
-        let count = cursor.count(u64::from(count), 10, "the dimensions")?;
-        let dims = (0..count).map(|_| dimension(cursor)).collect::<Result<Vec<_>>>()?;
+        // A name, two ends and whether there is an extent.
+        let count = cursor.count(u64::from(count), 7, "the dimensions")?;
+        let dims = (0..count).map(|_| dimension(cursor, common)).collect::<Result<Vec<_>>>()?;
         let count = cursor.u32("the attributes")?;
         let count = cursor.count(u64::from(count), 10, "the attributes")?;
         let attributes = (0..count).map(|_| attribute(cursor, version)).collect::<Result<Vec<_>>>()?;
@@ -234,13 +239,23 @@ impl Schema {
     }
 }
 
-fn dimension(cursor: &mut Cursor<'_>) -> Result<StoredDimension> {
+/// `common` is the datatype of all dimensions before version 5, which stores only name, domain and extent of each.
+fn dimension(cursor: &mut Cursor<'_>, common: Option<Datatype>) -> Result<StoredDimension> {
     let name = cursor.text32("a dimension's name")?;
-    let datatype = Datatype::new(cursor.u8("a dimension's datatype")?)?;
-    let values = cursor.u32("a dimension's values per cell")?;
-    let pipeline = FilterPipeline::parse(cursor)?;
+    let (datatype, values, pipeline) = match common {
+        Some(datatype) => (datatype, 1, FilterPipeline::default()),
+        None => (
+            Datatype::new(cursor.u8("a dimension's datatype")?)?,
+            cursor.u32("a dimension's values per cell")?,
+            FilterPipeline::parse(cursor)?,
+        ),
+    };
     let size = datatype.size();
-    let domain = match cursor.u64("a dimension's domain")? {
+    let stored = match common {
+        Some(_) => 2 * size as u64,
+        None => cursor.u64("a dimension's domain")?,
+    };
+    let domain = match stored {
         0 => None,
         n if n == 2 * size as u64 => {
             let (low, high) = cursor.take(2 * size, "a dimension's domain")?.split_at(size);

@@ -503,6 +503,7 @@ impl FragmentWriter {
             lists,
             statistics: Some(statistics),
             conditions,
+            loaded: None,
         };
         if !name::carries_digest(&self.name) {
             footer.write(wire, &mut out)?;
