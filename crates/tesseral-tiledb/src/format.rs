@@ -47,7 +47,7 @@ impl Format for TileDbFormat {
             folder: true,
             chunk_objects: false,
             encryption: true,
-            lossy_codecs: &["float_scale", "scale_float"],
+            lossy_codecs: &["float_scale", "scale_float", "webp"],
         }
     }
 

@@ -74,7 +74,10 @@ fn coordinates(
 
 /// Returns whether a filter rounds cells. Statistics are computed before filtering, so they are neither exact nor bounds.
 fn rounds(pipeline: &FilterPipeline) -> bool {
-    pipeline.filters.iter().any(|f| matches!(f, Filter::FloatScale { .. }))
+    pipeline
+        .filters
+        .iter()
+        .any(|f| matches!(f, Filter::FloatScale { .. } | Filter::WebP { lossless: false, .. }))
 }
 
 /// Bounds of strings. They were compared as NUL-terminated strings, which equals bytewise order if the stored bounds contain no

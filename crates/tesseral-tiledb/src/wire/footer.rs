@@ -89,7 +89,7 @@ pub fn implied_len(version: u32, schema: &Schema) -> Option<u64> {
     let numbers = match version {
         // Coordinates have one file and one list.
         ..5 => attributes.checked_mul(2 + 3)?.checked_add(2)?,
-        ..7 => slots.checked_mul(2 + 3)?,
+        5..7 => slots.checked_mul(2 + 3)?,
         _ => slots.checked_mul(3 + 4)?,
     };
     numbers.checked_mul(8)?.checked_add(4 + 2 + domain as u64 + 16 + 8)
