@@ -48,6 +48,16 @@ fn object_stores() {
 }
 
 #[test]
+fn object_stores_with_a_cache() {
+    let (client, folder) = (Arc::new(object_store::memory::InMemory::new()), tempfile::tempdir().unwrap());
+    let kept = tesseral_store::CacheFolder::new(folder.path());
+    passes(|| {
+        let store = tesseral_store::RemoteStore::with_client("remote", client.clone(), "array").unwrap();
+        Arc::new(store.with_cache(&kept))
+    });
+}
+
+#[test]
 fn several_parts_are_one_round_trip() {
     let store = remote_in_memory("data").unwrap();
     let names: Vec<String> = (0..100).map(|i| format!("f{i}")).collect();

@@ -188,6 +188,20 @@ impl Handle {
         Ok(Totals { chunks: plan.chunks.len() as u64, stored_bytes: plan.stored_bytes(), digests })
     }
 
+    /// Loads what the statistics of chunks need, in rounds, if requests wait for a network.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub(crate) fn load_stats(&self, chunks: &[PlannedChunk], columns: &[Column]) -> Result<()> {
+        if self.immediate.is_some() {
+            return Ok(());
+        }
+        Rounds::run(&self.store, |rounds| {
+            self.source.load_stats(chunks, columns, rounds)?;
+            rounds.complete()
+        })
+    }
+
     /// Statistics of a column of a chunk, adjusted to the definition of missing values.
     pub fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
         let stats = self.source.stats(chunk, column);

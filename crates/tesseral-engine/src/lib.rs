@@ -31,7 +31,7 @@ pub use handle::Handle;
 pub use merge::join::{JoinedRows, merge_join};
 pub use merge::sparse::{CellBatch, CellOrder, CellStream, cells, read_cells, read_valid_cells, valid_cells};
 pub use missing::{column_validity, statistics, validity};
-pub use options::{Options, Progress};
+pub use options::{Options, PlannedReads, Progress};
 pub use paint::dense::{
     Dense, Explained, explain, read, read_buffer, read_into, read_owned, read_with, view,
 };

@@ -26,6 +26,32 @@ pub struct Progress {
 
 type Watch = dyn Fn(Progress) + Send + Sync;
 
+/// Requests of an operation to a store across a network, known before the first one. Metadata that planning needs is not
+/// included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlannedReads {
+    /// Dependent round trips, if all requests that are under way at the same time take equally long.
+    pub rounds: u64,
+    /// Requests, with neighboring byte ranges merged.
+    pub requests: u64,
+    /// Bytes to be received.
+    pub bytes: u64,
+}
+
+impl PlannedReads {
+    /// Adds the requests of a later operation.
+    #[must_use]
+    pub fn then(self, next: Self) -> Self {
+        Self {
+            rounds: self.rounds.saturating_add(next.rounds),
+            requests: self.requests.saturating_add(next.requests),
+            bytes: self.bytes.saturating_add(next.bytes),
+        }
+    }
+}
+
+pub(crate) type WatchReads = dyn Fn(PlannedReads) + Send + Sync;
+
 /// Execution options. The default uses all cores and no memory limit.
 #[derive(Clone, Default)]
 #[non_exhaustive]
@@ -38,6 +64,8 @@ pub struct Options {
     pub cancel: Cancel,
     /// Callback after every chunk, from any thread.
     pub progress: Option<Arc<Watch>>,
+    /// Callback before the first request of an operation to a store across a network.
+    pub planned_reads: Option<Arc<WatchReads>>,
     /// Stay on the calling thread, for work that is already parallel.
     pub sequential: bool,
 }
@@ -85,6 +113,13 @@ impl Options {
     #[must_use]
     pub fn with_progress(mut self, watch: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(watch));
+        self
+    }
+
+    /// Sets a callback that is called before the first request of an operation to a store across a network.
+    #[must_use]
+    pub fn with_planned_reads(mut self, watch: impl Fn(PlannedReads) + Send + Sync + 'static) -> Self {
+        self.planned_reads = Some(Arc::new(watch));
         self
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tesseral_core::{Attributes, Error, Finding, Result, Value};
-use tesseral_store::{AppendFile, LocalStore, ReadMode, Store};
+use tesseral_store::{AppendFile, Location, ReadMode, StorageOptions, Store};
 
 use crate::OpenOptions;
 
@@ -69,7 +69,7 @@ pub fn append_messages(
     if file.is_empty() {
         return Ok((file, None));
     }
-    let store: Arc<dyn Store> = Arc::new(LocalStore::new(path, ReadMode::Read));
+    let store = Location::Path(path.to_path_buf()).store(ReadMode::Read, &StorageOptions::new())?;
     let tail = format.truncated_tail(&store, options)?;
     if let Some(tail) = &tail {
         file.truncate(tail.offset)?;

@@ -139,6 +139,16 @@ pub trait ArraySource: Debug + Send + Sync {
         Ok(None)
     }
 
+    /// Loads what [`stats`](Self::stats) reads of these chunks and columns, so that each of them needs no request. Called only if
+    /// requests wait for a network, in rounds as [`plan`](Self::plan). What cannot be read is left out: it is unknown then.
+    ///
+    /// # Errors
+    /// `Pending` if `rounds` has to be fetched first.
+    fn load_stats(&self, chunks: &[PlannedChunk], columns: &[Column], rounds: &Arc<Rounds>) -> Result<()> {
+        let _ = (chunks, columns, rounds);
+        Ok(())
+    }
+
     /// Statistics of a chunk's column, known without reading it.
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats;
 

@@ -82,6 +82,15 @@ pub trait SourceLayer: Debug + Send + Sync {
         self.inner().non_empty_domain()
     }
 
+    /// As [`ArraySource::load_stats`].
+    ///
+    /// # Errors
+    /// As the inner source.
+    fn load_stats(&self, chunks: &[PlannedChunk], columns: &[Column], rounds: &Arc<Rounds>) -> Result<()> {
+        let inner: Vec<_> = chunks.iter().map(|chunk| self.inner_chunk(chunk).into_owned()).collect();
+        self.inner().load_stats(&inner, columns, rounds)
+    }
+
     /// As [`ArraySource::stats`].
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
         self.inner().stats(&self.inner_chunk(chunk), column)
@@ -176,6 +185,10 @@ impl<L: SourceLayer> ArraySource for L {
 
     fn non_empty_domain(&self) -> Result<Option<Option<NonEmpty>>> {
         SourceLayer::non_empty_domain(self)
+    }
+
+    fn load_stats(&self, chunks: &[PlannedChunk], columns: &[Column], rounds: &Arc<Rounds>) -> Result<()> {
+        SourceLayer::load_stats(self, chunks, columns, rounds)
     }
 
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {

@@ -34,6 +34,7 @@ mod sigbus;
 mod staged_path;
 mod store;
 pub mod test_wrappers;
+mod traffic;
 mod unpublished;
 
 pub use append::AppendFile;
@@ -45,12 +46,13 @@ pub use leftover::staging_name;
 pub use local::{LocalStore, ReadMode};
 pub use memory::MemoryStore;
 #[cfg(feature = "remote")]
-pub use remote::{RemoteStore, Traffic};
-pub use resolve::{Location, StorageOptions};
+pub use remote::RemoteStore;
+pub use resolve::{CacheFolder, Location, StorageOptions};
 pub use rounds::Rounds;
 pub use sigbus::OperationGuard;
 pub use staged_path::{StagedPath, output_exists};
 pub use store::{
     ByteRange, ObjectBytes, ObjectInfo, ObjectKind, Overwrite, Profile, Staged, Store, StoreExt, Upcoming,
 };
+pub use traffic::Traffic;
 pub use unpublished::{Unpublished, abandon};

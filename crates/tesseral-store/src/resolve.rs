@@ -17,11 +17,69 @@ use crate::store::Store;
 /// `skip_signature` …) or of fsspec's file systems (`key`, `secret`, `token`, `anon`, `endpoint_url`). Values are never
 /// displayed.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub struct StorageOptions(BTreeMap<String, String>);
+pub struct StorageOptions {
+    settings: BTreeMap<String, String>,
+    cache: Option<CacheFolder>,
+}
 
 impl fmt::Debug for StorageOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        let settings: Vec<_> = self.settings.keys().collect();
+        f.debug_struct("StorageOptions").field("settings", &settings).field("cache", &self.cache).finish()
+    }
+}
+
+/// A folder of this machine that keeps bytes of objects, by URL and entity tag, for later processes. Processes can share it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CacheFolder {
+    path: PathBuf,
+    size: u64,
+}
+
+impl CacheFolder {
+    /// Size limit in bytes if none is set.
+    pub const SIZE: u64 = 4 << 30;
+
+    /// A folder, which is created when it is needed, with the default size limit.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), size: Self::SIZE }
+    }
+
+    /// Sets the size limit in bytes. Bytes that were not used for the longest time are removed first.
+    #[must_use]
+    pub fn with_size(mut self, bytes: u64) -> Self {
+        self.size = bytes;
+        self
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Size limit in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The folder that the environment names: `TESSERAL_CACHE`, limited to `TESSERAL_CACHE_SIZE` bytes.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if the limit is not a number.
+    pub fn of_environment() -> Result<Option<Self>> {
+        let Some(path) = std::env::var_os("TESSERAL_CACHE").filter(|path| !path.is_empty()) else {
+            return Ok(None);
+        };
+        let folder = Self::new(path);
+        match std::env::var_os("TESSERAL_CACHE_SIZE").filter(|size| !size.is_empty()) {
+            None => Ok(Some(folder)),
+            Some(size) => match size.to_str().and_then(|size| size.parse().ok()) {
+                Some(bytes) => Ok(Some(folder.with_size(bytes))),
+                None => {
+                    Err(Error::invalid(format!("TESSERAL_CACHE_SIZE: {size:?} is not a number of bytes")))
+                }
+            },
+        }
     }
 }
 
@@ -34,13 +92,31 @@ impl StorageOptions {
     /// Adds a setting.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.0.insert(name.into().to_ascii_lowercase(), value.into());
+        self.settings.insert(name.into().to_ascii_lowercase(), value.into());
         self
+    }
+
+    /// Keeps bytes of objects in a folder of this machine. Default: the folder that the environment names, if any.
+    #[must_use]
+    pub fn with_cache(mut self, folder: CacheFolder) -> Self {
+        self.cache = Some(folder);
+        self
+    }
+
+    /// The folder that keeps bytes of objects.
+    ///
+    /// # Errors
+    /// As [`CacheFolder::of_environment`].
+    pub fn cache(&self) -> Result<Option<CacheFolder>> {
+        match &self.cache {
+            Some(folder) => Ok(Some(folder.clone())),
+            None => CacheFolder::of_environment(),
+        }
     }
 
     /// Names of the settings.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.settings.keys().map(String::as_str)
     }
 
     /// Settings of the environment with a prefix, overridden by these.
@@ -50,7 +126,7 @@ impl StorageOptions {
             let (name, value) = (name.to_str()?, value.to_str()?);
             name.starts_with(prefix).then(|| (name.to_ascii_lowercase(), value.to_owned(), false))
         });
-        let given = self.0.iter().map(|(name, value)| (name.clone(), value.clone(), true));
+        let given = self.settings.iter().map(|(name, value)| (name.clone(), value.clone(), true));
         let mut all: Vec<_> = environment.collect();
         all.sort();
         all.extend(given);

@@ -4,12 +4,9 @@
 //! SHAPE is `2x3`, or `x` for a single cell. CODECS are joined by `+`, each `name` or `name:key=value,…`. FILE contains cells
 //! in native byte order.
 
-use std::path::Path;
-use std::sync::Arc;
-
 use tesseral_core::{ArraySchema, Attributes, Coords, Error, Result, Value};
 use tesseral_format::{ArraySpec, CodecSpec, ColumnData, CreateOptions, Format, Scratch};
-use tesseral_store::{LocalStore, Overwrite, ReadMode, Store};
+use tesseral_store::{Location, Overwrite, ReadMode, StorageOptions};
 use tesseral_tensogram::TensogramFormat;
 
 fn value(json: &serde_json::Value) -> Value {
@@ -86,7 +83,7 @@ fn main() -> Result<()> {
             other => return Err(Error::invalid(format!("{other:?} is not an option"))),
         }
     }
-    let store: Arc<dyn Store> = Arc::new(LocalStore::new(Path::new(&out), ReadMode::Read));
+    let store = Location::parse(&out)?.store(ReadMode::Read, &StorageOptions::new())?;
     options.format = TensogramFormat.create_options().parse(&named)?;
     let mut writer = TensogramFormat.create(store, &options)?;
     for object in &objects {

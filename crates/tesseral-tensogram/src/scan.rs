@@ -183,6 +183,9 @@ pub(crate) fn message_at<I: Input>(
         let (check, version) = ("total_length_exceeds_buffer", None);
         return Ok(Err(NotAMessage { check, detail, version, truncated: true }));
     }
+    if total < left {
+        source.expect(at + total, total);
+    }
     let end = source.get(at + total - 8..at + total, "postamble")?;
     if end[..] != postamble::MAGIC {
         return refuse("postamble_invalid", format!("missing end magic after {total} bytes"));

@@ -6,12 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use memchr::memmem::Finder;
 use tesseral_core::{Error, Result};
-use tesseral_store::{Growing, Store, StoreExt};
+use tesseral_store::{ByteRange, Growing, Store, StoreExt, Upcoming};
 
 /// Number of bytes read first around a small structure, for stores that are not resident.
 const FIRST: u64 = 4 << 10;
 /// Number of bytes read at once for consecutive small structures.
 const WINDOW: u64 = 256 << 10;
+/// Number of bytes before and after a boundary of messages that are requested if it is expected.
+const AROUND: (u64, u64) = (4 << 10, 12 << 10);
+/// Number of boundaries that are requested at once: at first, and at most.
+const GUESSES: (u64, u64) = (8, 512);
 /// Number of bytes searched at once.
 const BLOCK: u64 = 4 << 20;
 
@@ -34,6 +38,11 @@ pub(crate) trait Input {
 
     /// Maximum size of a request that needs no allocation check.
     fn at_once(&self) -> u64;
+
+    /// Announces that messages of this length may follow one another from an offset on.
+    fn expect(&self, from: u64, message: u64) {
+        let _ = (from, message);
+    }
 
     /// Returns the bytes of a range that contains `what`. Checks the range before allocating.
     fn get(&self, range: Range<u64>, what: &str) -> Result<Self::ByteSlice> {
@@ -110,6 +119,18 @@ pub(crate) struct Source {
     pub len: u64,
     resident: Option<Bytes>,
     window: Mutex<ReadWindow>,
+    guess: Mutex<Guess>,
+}
+
+/// Boundaries of messages that were announced because earlier messages have one length.
+#[derive(Debug, Default)]
+struct Guess {
+    /// Length of the messages.
+    message: u64,
+    /// End of the part of the file whose boundaries are announced.
+    end: u64,
+    /// Number of boundaries announced last.
+    count: u64,
 }
 
 /// The last range read.
@@ -144,7 +165,7 @@ impl Source {
         let object = store.describe("");
         // Files can grow while they are read, because messages are appended.
         let store: Arc<dyn Store> = Arc::new(Growing(Arc::clone(store)));
-        Ok(Self { store, object, len, resident, window: Mutex::default() })
+        Ok(Self { store, object, len, resident, window: Mutex::default(), guess: Mutex::default() })
     }
 
     /// Registers an operation on the file. Fails if the file is memory-mapped and was truncated since it was opened.
@@ -209,6 +230,34 @@ impl Input for Source {
 
     fn cut(piece: &Bytes, range: Range<usize>) -> Bytes {
         piece.slice(range)
+    }
+
+    /// The boundaries of equal messages are requested together, where each would otherwise be a round trip. More of them each
+    /// time that they are found, and all at once if the file is a multiple of the length.
+    fn expect(&self, from: u64, message: u64) {
+        if self.resident.is_some() || message < WINDOW || self.store.profile().parallel < 2 {
+            return;
+        }
+        let mut guess = self.guess.lock().unwrap_or_else(PoisonError::into_inner);
+        if guess.message == message && from < guess.end {
+            return;
+        }
+        let (first, most) = GUESSES;
+        guess.count = match guess.message == message {
+            _ if self.len.is_multiple_of(message) => most,
+            true => guess.count.saturating_mul(8).min(most),
+            false => first,
+        };
+        guess.message = message;
+        guess.end = from.saturating_add(message.saturating_mul(guess.count));
+        let (before, after) = AROUND;
+        let boundaries =
+            (0..guess.count).map(|i| message.checked_mul(i).and_then(|skip| from.checked_add(skip)));
+        let ranges = boundaries.map_while(|at| at.filter(|at| *at < self.len)).map(|at| {
+            let range = at.saturating_sub(before)..at.saturating_add(after).min(self.len);
+            Upcoming::Bytes(String::new(), ByteRange::Exact(range))
+        });
+        self.store.prefetch(&ranges.collect::<Vec<_>>());
     }
 
     fn at_once(&self) -> u64 {

@@ -265,6 +265,11 @@ impl ArraySource for TileDbArray {
         self.outline().map(|outline| Some(outline.domain.clone())).map_err(|e| e.in_array(&self.schema.name))
     }
 
+    fn load_stats(&self, chunks: &[PlannedChunk], columns: &[Column], rounds: &Arc<Rounds>) -> Result<()> {
+        crate::stats::load(self, &self.reader.through(rounds), chunks, columns);
+        rounds.complete()
+    }
+
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
         crate::stats::stats(self, chunk, column)
     }

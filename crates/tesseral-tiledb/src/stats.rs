@@ -7,6 +7,7 @@
 //!   did not saturate proves that there was none.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 use tesseral_codec::filter::Filter;
 use tesseral_core::dtype::Class;
@@ -15,6 +16,7 @@ use tesseral_format::{Column, Cover, PlannedChunk};
 
 use crate::array::TileDbArray;
 use crate::fragment::Fragment;
+use crate::metadata_loader::MetadataLoader;
 use crate::wire::datatype::Datatype;
 use crate::wire::footer::List;
 use crate::wire::pipeline::FilterPipeline;
@@ -35,6 +37,43 @@ pub(crate) fn stats(array: &TileDbArray, chunk: &PlannedChunk, column: Column) -
     let stored = read(array, fragment, slot, tile, chunk.cells).unwrap_or(unknown);
     // Stored counts exclude the padding of tiles that extend past the fragment.
     if chunk.tile.is_some() { stored.weaken() } else { stored }
+}
+
+/// Reads the lists of the fragments of these chunks, as far as they are not loaded. Lists that cannot be read, or wait for a round,
+/// are left out.
+pub(crate) fn load(
+    array: &TileDbArray,
+    reader: &MetadataLoader,
+    chunks: &[PlannedChunk],
+    columns: &[Column],
+) {
+    let mut loaded = HashSet::new();
+    for chunk in chunks {
+        let Ok((fragment, _)) = array.locate(chunk.id) else { continue };
+        if fragment.footer.version < 11 || !loaded.insert(std::ptr::from_ref(fragment)) {
+            continue;
+        }
+        for column in columns {
+            let numbers = |list, slot| drop(fragment.list(reader, list, slot));
+            match *column {
+                Column::Field(field) => {
+                    let Ok(Some(slot)) = array.slot(fragment, field) else { continue };
+                    let attribute = &fragment.schema.wire.attributes[slot];
+                    if attribute.nullable {
+                        numbers(List::NullCounts, slot);
+                    }
+                    if attribute.datatype.dtype().class() != Class::Text {
+                        numbers(List::Sums, slot);
+                    }
+                    for list in [List::Mins, List::Maxs] {
+                        drop(fragment.extrema(reader, list, slot));
+                    }
+                }
+                Column::Dim(dim) => numbers(List::Sums, fragment.dim_slot(usize::from(dim))),
+                Column::Timestamp | Column::DeletedBy => {}
+            }
+        }
+    }
 }
 
 /// Statistics of a coordinate column of a sparse tile: its box, and the stored sum.

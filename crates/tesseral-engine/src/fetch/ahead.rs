@@ -20,6 +20,7 @@ use tesseral_store::{ByteRange, Store};
 
 use super::{Batch, Fetched, Reads};
 use crate::handle::Handle;
+use crate::options::{PlannedReads, WatchReads};
 
 /// Bytes held for workers without a memory limit.
 const BUDGET: u64 = 128 << 20;
@@ -31,6 +32,27 @@ const STACK: usize = 512 << 10;
 /// Number of bytes that reads ahead can hold under a memory limit.
 pub(crate) fn budget(memory: Option<u64>) -> u64 {
     memory.map_or(BUDGET, |memory| memory / SHARES)
+}
+
+/// Reports the requests of an operation before its first one, if the store answers after a network's latency.
+pub(crate) fn announce<'a>(
+    handle: &Handle,
+    batches: impl Iterator<Item = &'a Batch>,
+    budget: u64,
+    watch: Option<&WatchReads>,
+) {
+    let parallel = handle.store().profile().parallel as u64;
+    let Some(watch) = watch.filter(|_| parallel > 1) else { return };
+    let (mut count, mut planned) = (0_u64, PlannedReads::default());
+    for batch in batches.filter(|batch| !batch.reads.is_empty()) {
+        count += 1;
+        planned.requests += batch.reads.len() as u64;
+        planned.bytes = planned.bytes.saturating_add(batch.bytes());
+    }
+    planned.rounds = count.div_ceil(parallel).max(planned.bytes.div_ceil(budget.max(1)));
+    if count > 0 {
+        watch(planned);
+    }
 }
 
 /// The reads of one operation. Dropping it ends reads that are not begun.

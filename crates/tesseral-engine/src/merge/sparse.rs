@@ -182,7 +182,9 @@ impl CellRead {
         if query.resident.is_none() && handle.store().profile().parallel > 1 {
             let units: Vec<_> =
                 query.plan.chunks.iter().map(|chunk| fetch::chunk_batch(handle, chunk)).collect();
-            query.ahead = ReadAhead::start(handle, units.iter(), ahead::budget(options.memory));
+            let budget = ahead::budget(options.memory);
+            ahead::announce(handle, units.iter(), budget, options.planned_reads.as_deref());
+            query.ahead = ReadAhead::start(handle, units.iter(), budget);
         }
         Ok(query)
     }
@@ -229,6 +231,9 @@ impl CellRead {
     fn prune(&mut self) -> Result<()> {
         let Some(condition) = &self.request.condition else { return Ok(()) };
         let schema = self.schema();
+        let mut columns = Vec::new();
+        condition::columns_of(schema, condition, &mut columns)?;
+        self.handle.load_stats(&self.plan.chunks, &columns)?;
         let settles = self.settles(self.plan.chunks.iter());
         // 0: can contain rows; 1: contains none, but its cells can hide others; 2: not needed.
         let mut verdicts = Vec::with_capacity(self.plan.chunks.len());

@@ -1,6 +1,6 @@
 //! Reading of dense arrays into one row-major result.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tesseral_core::{CellLen, Element, Error, Field, Region, Result, Selection, alloc};
@@ -13,6 +13,7 @@ use crate::fetch::{self, Batch, ByteRuns, ChunkBytes, Fetched, PartBytes, Reside
 use crate::handle::Handle;
 use crate::missing::validity;
 use crate::options::Options;
+use crate::options::WatchReads;
 use crate::paint::sink::{self, OutputRegion, OutputSlice, StridedCells, Units};
 use crate::paint::strips;
 use crate::plan::claims;
@@ -129,6 +130,8 @@ pub(crate) struct PreparedRead {
     ahead: OnceLock<ReadAhead>,
     /// Number of bytes that they can hold.
     budget: u64,
+    /// Called with the requests before the first one.
+    planned_reads: Option<Arc<WatchReads>>,
 }
 
 impl PreparedRead {
@@ -176,6 +179,7 @@ impl PreparedRead {
             concurrent,
             ahead,
             budget,
+            planned_reads: options.planned_reads.clone(),
         })
     }
 
@@ -211,6 +215,7 @@ impl PreparedRead {
 
     /// Begins to read the bytes of units before they are needed.
     pub(crate) fn read_ahead(&self, handle: &Handle, units: &[Batch]) {
+        ahead::announce(handle, units.iter(), self.budget, self.planned_reads.as_deref());
         let units = units.iter().filter(|unit| !self.is_read_by_chunk(unit));
         if let Some(ahead) = ReadAhead::start(handle, units, self.budget) {
             // The first call of an operation decides.
@@ -545,6 +550,7 @@ pub(crate) fn paint_part(
         concurrent: whole.concurrent,
         ahead: OnceLock::new(),
         budget: 0,
+        planned_reads: None,
     };
     let mut values = alloc::zeroed("a group of chunks", bytes)?;
     let mut validity =

@@ -319,6 +319,13 @@ pub(crate) fn any_chunk(handle: &Handle, request: &Request, may: impl Fn(&Planne
 pub fn may_hold(handle: &Handle, request: &Request, part: &Selection) -> bool {
     let Some(condition) = &request.condition else { return true };
     let request = Request { target: Target::Cells(part.clone()), condition: None, ..request.clone() };
+    let mut columns = Vec::new();
+    // The following read reports unknown names and errors of the store.
+    let known = columns_of(handle.schema(), condition, &mut columns).is_ok();
+    columns.retain(|column| matches!(column, Column::Field(_)));
+    if known && let Ok(plan) = handle.plan(&request) {
+        let _ = handle.load_stats(&plan.chunks, &columns);
+    }
     any_chunk(handle, &request, |chunk| {
         let stats = |column| matches!(column, Column::Field(_)).then(|| handle.stats(chunk, column));
         condition_bounds(handle.schema(), condition, &stats).is_ok_and(|bounds| bounds.yes)

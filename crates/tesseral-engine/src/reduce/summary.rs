@@ -249,6 +249,7 @@ fn summarize_piece(
     };
     let prepared = PreparedRead::divided(handle, request, options, &known)?;
     planned.add(&prepared.plan.chunks);
+    handle.load_stats(&prepared.plan.chunks, &request.columns)?;
     let visitor = Visitor::new(handle, &prepared);
     if prepared.bytes > handle.limits().total_expansion {
         let mut decoded = Vec::new();

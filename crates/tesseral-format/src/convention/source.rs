@@ -231,6 +231,14 @@ impl SourceLayer for ModelArray {
         if self.encoding.is_plain() { self.inner.non_empty_domain() } else { Ok(None) }
     }
 
+    fn load_stats(&self, chunks: &[PlannedChunk], columns: &[Column], rounds: &Arc<Rounds>) -> Result<()> {
+        if self.encoding.cast {
+            return Ok(());
+        }
+        let inner: Vec<_> = chunks.iter().map(|chunk| self.inner_chunk(chunk).into_owned()).collect();
+        self.inner.load_stats(&inner, columns, rounds)
+    }
+
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
         if self.encoding.cast {
             return ChunkStats::unknown(chunk.cells);

@@ -48,7 +48,15 @@ pub(crate) fn client(target: &Target, options: &StorageOptions) -> Result<Client
         Service::Azure => "AZURE_",
         Service::Http => "TESSERAL_HTTP_",
     };
-    let settings = options.with_environment(prefix);
+    let mut settings = options.with_environment(prefix);
+    if target.service == Service::Http {
+        // The names of the other services' settings start with their prefix.
+        for (name, _, given) in &mut settings {
+            if !*given && let Some(rest) = name.strip_prefix("tesseral_http_") {
+                *name = rest.to_owned();
+            }
+        }
+    }
     let key = (std::process::id(), target.base.clone(), settings);
     let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
     let clients = clients.get_or_insert_default();
@@ -114,6 +122,21 @@ fn build(target: &Target, settings: &[(String, String, bool)]) -> Result<Client>
             Arc::new(builder.build().map_err(failed)?)
         }
     })
+}
+
+/// Settings that decide which server is reached.
+pub(crate) fn endpoint(target: &Target, options: &StorageOptions) -> String {
+    let settings = options.with_environment(match target.service {
+        Service::S3 => "AWS_",
+        Service::Google => "GOOGLE_",
+        Service::Azure => "AZURE_",
+        Service::Http => return target.base.clone(),
+    });
+    let decides =
+        |name: &str| ["endpoint", "url", "region", "account"].iter().any(|part| name.contains(part));
+    // Account keys are secret, and do not decide.
+    let named = settings.iter().filter(|(name, ..)| decides(name) && !name.contains("key"));
+    named.fold(target.base.clone(), |all, (name, value, _)| format!("{all}\n{name}={value}"))
 }
 
 /// Returns whether the settings name an endpoint without TLS, which is then intended.

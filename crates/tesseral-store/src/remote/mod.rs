@@ -9,6 +9,7 @@
 //!   an object that is replaced between two reads is an error.
 //! - *Lengths* of answers are compared with those requested. A range past the end is an error, as in every store.
 
+mod cache;
 mod connect;
 mod error;
 mod pieces;
@@ -19,7 +20,6 @@ mod url;
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,10 +28,12 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use tesseral_core::{Error, ErrorKind, Result};
 
-use crate::resolve::StorageOptions;
+use crate::resolve::{CacheFolder, StorageOptions};
 use crate::store::{
     ByteRange, ObjectBytes, ObjectInfo, Overwrite, Profile, Staged, Store, StoreExt, Upcoming, check_range,
 };
+use crate::traffic::{Traffic, TrafficCounter};
+use cache::Cache;
 use pieces::Pieces;
 use request::{Answer, Request, Response};
 use url::{Service, Target};
@@ -43,16 +45,10 @@ const MOST_AHEAD: u64 = 1 << 20;
 /// Time after which an announced listing is not used any more.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// Numbers of requests since a store was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Round trips that a caller waited for.
-    pub rounds: u64,
-    /// Requests, several of which can be one round trip.
-    pub requests: u64,
-    /// Bytes of objects received.
-    pub bytes: u64,
-}
+/// Mark in the names of objects that are not published.
+const MARK: &str = ".tesseral-";
+/// Number of unpublished objects that are listed.
+const MOST_MARKED: usize = 1 << 16;
 
 /// An object of an object store or web server, or a prefix with everything below it.
 #[derive(Debug)]
@@ -63,9 +59,8 @@ pub struct RemoteStore {
     source: ClientSource,
     known: Mutex<HashMap<String, Pieces>>,
     listed: Mutex<HashMap<String, KeptListing>>,
-    rounds: AtomicU64,
-    requests: AtomicU64,
-    bytes: AtomicU64,
+    cache: Option<Cache>,
+    traffic: Arc<TrafficCounter>,
 }
 
 /// A listing that was received before it was requested.
@@ -95,7 +90,11 @@ impl RemoteStore {
         connect::client(&target, options)?;
         let root = Path::parse(&target.root).map_err(|e| Error::invalid(format!("{url:?}: {e}")))?;
         let (location, service) = (target.location.clone(), target.service);
-        Ok(Self::new(location, root, service, ClientSource::Connected(target, options.clone())))
+        let cache = options
+            .cache()?
+            .map(|folder| Cache::new(&folder, format!("{}\n{root}", connect::endpoint(&target, options))));
+        let store = Self::new(location, root, service, ClientSource::Connected(target, options.clone()));
+        Ok(Self { cache, ..store })
     }
 
     /// Creates a store of the objects below `root` in another store.
@@ -111,6 +110,13 @@ impl RemoteStore {
         Ok(Self::new(location.into(), root, Service::S3, ClientSource::Given(client)))
     }
 
+    /// Keeps bytes of objects in a folder of this machine.
+    #[must_use]
+    pub fn with_cache(self, folder: &CacheFolder) -> Self {
+        let cache = Some(Cache::new(folder, format!("{}\n{}", self.location, self.root)));
+        Self { cache, ..self }
+    }
+
     fn new(location: String, root: Path, service: Service, source: ClientSource) -> Self {
         Self {
             location,
@@ -119,16 +125,14 @@ impl RemoteStore {
             source,
             known: Mutex::default(),
             listed: Mutex::default(),
-            rounds: AtomicU64::new(0),
-            requests: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
+            cache: None,
+            traffic: Arc::default(),
         }
     }
 
     /// Requests so far.
     pub fn traffic(&self) -> Traffic {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Traffic { rounds: get(&self.rounds), requests: get(&self.requests), bytes: get(&self.bytes) }
+        self.traffic.traffic()
     }
 
     fn client(&self) -> Result<Arc<dyn ObjectStore>> {
@@ -162,21 +166,20 @@ impl RemoteStore {
         if requests.is_empty() {
             return Ok(Vec::new());
         }
-        self.rounds.fetch_add(1, Ordering::Relaxed);
-        self.requests.fetch_add(requests.len() as u64, Ordering::Relaxed);
+        let began = self.traffic.begin(requests.len() as u64);
         let answers = runtime::wait(request::all(self.client()?, requests))?;
         let received = answers.iter().map(|answer| match answer {
             Ok(Response::Part(part)) => part.bytes.len() as u64,
             _ => 0,
         });
-        self.bytes.fetch_add(received.sum(), Ordering::Relaxed);
+        self.traffic.end(began, received.sum(), 0);
         Ok(answers)
     }
 
     /// A request for a part of an object, of the version that was read before.
     fn get(&self, object: &str, part: ByteRange) -> Result<Request> {
         let version = self.known().get(object).and_then(|known| known.etag().map(str::to_owned));
-        Ok(Request::Get { path: self.path(object)?, part, version })
+        Ok(Request::Get { path: self.path(object)?, part, version, unless: None })
     }
 
     /// Checks the version of an answer and returns its bytes.
@@ -317,7 +320,7 @@ impl RemoteStore {
             if let Some(len) = entry.len {
                 let name =
                     if folder.is_empty() { entry.name.clone() } else { format!("{folder}/{}", entry.name) };
-                known.entry(name).or_default().note_len(len);
+                known.entry(name).or_default().note_listed(len, entry.etag.as_deref());
             }
         }
         Ok(entries)
@@ -333,28 +336,84 @@ impl RemoteStore {
         self.known().get(object)?.get(part)
     }
 
+    /// Returns bytes of the version of an object that was read or listed, from the cache.
+    fn cached(&self, object: &str, part: &ByteRange) -> Option<ObjectBytes> {
+        let cache = self.cache.as_ref()?;
+        let (etag, len) = self.known().get(object)?.identified().map(|(etag, len)| (etag.to_owned(), len))?;
+        let found = from_cache(cache, object, part, &etag, len)?;
+        self.use_cached(object, &etag, &found);
+        Some(found)
+    }
+
+    /// Bytes that the cache has of an object of unknown version, and the entity tag of their version.
+    fn candidate(&self, object: &str, part: &ByteRange) -> Option<(String, ObjectBytes)> {
+        let cache = self.cache.as_ref()?;
+        if self.known().get(object).is_some_and(|known| known.identified().is_some() || known.is_met()) {
+            return None;
+        }
+        let (etag, len) = cache.latest(object)?;
+        let found = from_cache(cache, object, part, &etag, len)?;
+        Some((etag, found))
+    }
+
+    /// Bytes of the cache are used: later requests are for the same version.
+    fn use_cached(&self, object: &str, etag: &str, found: &ObjectBytes) {
+        self.known().entry(object.to_owned()).or_default().pin(etag, found.len);
+        self.traffic.add_cached(found.bytes.len() as u64);
+    }
+
+    /// Adds bytes that were received to the cache.
+    fn add_to_cache(&self, object: &str, received: &ObjectBytes) {
+        let Some(cache) = &self.cache else { return };
+        let etag =
+            self.known().get(object).and_then(|known| known.identified().map(|(etag, _)| etag.to_owned()));
+        if let Some(etag) = etag {
+            cache.note(object, &etag, received.len);
+            cache.put(object, &etag, received.start, &received.bytes);
+        }
+    }
+
     /// Reads parts of objects, as far as they are not held. The part of an object that does not exist is its error.
     fn read_parts(&self, reads: &[(&str, ByteRange)], keep: bool) -> Result<Vec<Result<ObjectBytes>>> {
         if reads.iter().any(|(object, _)| object.is_empty()) {
             self.meet()?;
         }
-        let mut found: Vec<Option<Result<ObjectBytes>>> =
-            reads.iter().map(|(object, part)| self.held(object, part).map(Ok)).collect();
+        let held = |(object, part): &(&str, ByteRange)| {
+            self.held(object, part).or_else(|| self.cached(object, part)).map(Ok)
+        };
+        let mut found: Vec<Option<Result<ObjectBytes>>> = reads.iter().map(held).collect();
         self.learn_lengths(reads, &found)?;
         let missing: Vec<usize> = (0..reads.len()).filter(|&i| found[i].is_none()).collect();
-        let wanted = missing.iter().map(|&i| {
+        let mut candidates = Vec::with_capacity(missing.len());
+        let mut wanted = Vec::with_capacity(missing.len());
+        for &i in &missing {
             let (object, part) = &reads[i];
-            self.get(object, self.requestable(object, part)?)
-        });
-        let answers = self.ask(wanted.collect::<Result<_>>()?)?;
-        for (&i, answer) in missing.iter().zip(answers) {
+            let mut request = self.get(object, self.requestable(object, part)?)?;
+            let candidate = self.candidate(object, part);
+            if let (Request::Get { unless, .. }, Some((etag, _))) = (&mut request, &candidate) {
+                *unless = Some(etag.clone());
+            }
+            candidates.push(candidate);
+            wanted.push(request);
+        }
+        let answers = self.ask(wanted)?;
+        for ((&i, answer), candidate) in missing.iter().zip(answers).zip(candidates) {
             let (object, part) = &reads[i];
+            if let (Err(object_store::Error::NotModified { .. }), Some((etag, bytes))) = (&answer, candidate)
+            {
+                self.use_cached(object, &etag, &bytes);
+                found[i] = Some(Ok(bytes));
+                continue;
+            }
             let bytes = match self.receive(object, answer, keep) {
                 Err(error) if !matches!(error.kind(), ErrorKind::NotFound { .. }) => return Err(error),
                 other => other,
             };
             if let (Ok(bytes), ByteRange::Exact(range)) = (&bytes, part) {
                 check_range(range, bytes.len, &|| self.describe(object))?;
+            }
+            if let Ok(bytes) = &bytes {
+                self.add_to_cache(object, bytes);
             }
             found[i] = Some(bytes);
         }
@@ -416,6 +475,15 @@ impl RemoteStore {
     fn forget(&self, object: &str) {
         self.known().remove(object);
         self.listed().clear();
+    }
+
+    /// Objects beside this one, and below it, that were not published.
+    fn marked(&self) -> Result<Vec<Path>> {
+        if !self.service.has_listings() {
+            return Ok(Vec::new());
+        }
+        let marked = request::marked(self.client()?, self.root.clone(), MARK, MOST_MARKED);
+        runtime::wait(marked)?.map_err(|failure| self.failed("list", "", &failure))
     }
 
     fn check_writable(&self) -> Result<()> {
@@ -482,10 +550,17 @@ impl Store for RemoteStore {
                 {
                     continue;
                 }
-                Upcoming::Bytes(object, part) if self.held(object, part).is_none() => {
+                Upcoming::Bytes(object, part) if self.held(object, part).is_some() => continue,
+                Upcoming::Bytes(object, part) => {
+                    if let Some(found) = self.cached(object, part) {
+                        // Held, because the reader requests it next.
+                        if let Some(known) = self.known().get_mut(object) {
+                            known.add(found.start, found.bytes);
+                        }
+                        continue;
+                    }
                     self.requestable(object, part).and_then(|part| self.get(object, part))
                 }
-                Upcoming::Bytes(..) => continue,
                 Upcoming::Listing(folder) => self.path(folder).map(|path| Request::List { path }),
             };
             if let Ok(request) = request {
@@ -497,7 +572,9 @@ impl Store for RemoteStore {
         for (next, answer) in names.into_iter().zip(answers) {
             // What failed is requested again where it is used, which reports the error.
             let _ = match next {
-                Upcoming::Bytes(object, _) => self.receive(object, answer, true).map(drop),
+                Upcoming::Bytes(object, _) => {
+                    self.receive(object, answer, true).map(|bytes| self.add_to_cache(object, &bytes))
+                }
                 Upcoming::Listing(folder) => self.keep_listing(folder, Some(answer)).map(drop),
             };
         }
@@ -536,8 +613,20 @@ impl Store for RemoteStore {
             described: self.describe(object),
             overwrite,
             replaced,
+            traffic: Arc::clone(&self.traffic),
         };
         Ok(Box::new(upload::Spooled::new(target)?))
+    }
+
+    fn leftovers(&self) -> Result<Vec<String>> {
+        Ok(self.marked()?.into_iter().map(|path| path.to_string()).collect())
+    }
+
+    fn remove_leftovers(&self) -> Result<()> {
+        self.check_writable()?;
+        let (client, paths) = (self.client()?, self.marked()?);
+        let removed = runtime::wait(request::remove(client, paths))?;
+        removed.map_err(|failure| self.failed("remove leftovers of", "", &failure))
     }
 
     fn remove(&self, object: &str) -> Result<()> {
@@ -559,6 +648,15 @@ impl Store for RemoteStore {
         removed.map_err(|failure| self.failed("remove", object, &failure))?;
         self.remove(object)
     }
+}
+
+/// A part of a version of an object, from the cache.
+fn from_cache(cache: &Cache, object: &str, part: &ByteRange, etag: &str, len: u64) -> Option<ObjectBytes> {
+    let range = part.within(len);
+    if range.start >= range.end || range.end > len {
+        return None;
+    }
+    Some(ObjectBytes { start: range.start, len, bytes: cache.get(object, etag, &range)? })
 }
 
 /// Rejects URLs that no store has.

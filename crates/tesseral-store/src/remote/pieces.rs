@@ -13,6 +13,8 @@ const MOST: usize = 8 << 20;
 pub(crate) struct Pieces {
     len: Option<u64>,
     version: Option<Version>,
+    /// Entity tag in a listing.
+    listed: Option<String>,
     held: Vec<(u64, Bytes)>,
 }
 
@@ -20,8 +22,8 @@ pub(crate) struct Pieces {
 #[derive(Debug)]
 struct Version {
     etag: Option<String>,
-    /// For servers without entity tags.
-    modified: i64,
+    /// For servers without entity tags; unknown of a version that was only identified.
+    modified: Option<i64>,
 }
 
 impl Pieces {
@@ -35,9 +37,24 @@ impl Pieces {
         self.version.is_some()
     }
 
-    /// Notes the length from a listing.
-    pub(crate) fn note_len(&mut self, len: u64) {
+    /// Notes length and entity tag from a listing.
+    pub(crate) fn note_listed(&mut self, len: u64, etag: Option<&str>) {
         if self.version.is_none() {
+            self.len = Some(len);
+            self.listed = etag.map(str::to_owned);
+        }
+    }
+
+    /// Entity tag and length of the version that was read, or else listed, if the tag identifies the content.
+    pub(crate) fn identified(&self) -> Option<(&str, u64)> {
+        let etag = self.etag().or(self.listed.as_deref().filter(|_| self.version.is_none()));
+        Some((etag.filter(|etag| !etag.starts_with("W/"))?, self.len?))
+    }
+
+    /// Determines the version by its entity tag, if no answer did.
+    pub(crate) fn pin(&mut self, etag: &str, len: u64) {
+        if self.version.is_none() {
+            self.version = Some(Version { etag: Some(etag.to_owned()), modified: None });
             self.len = Some(len);
         }
     }
@@ -50,7 +67,7 @@ impl Pieces {
     /// Compares the version of an answer with that of earlier ones; the first answer determines it. Returns whether they are
     /// the same.
     pub(crate) fn admit(&mut self, meta: &ObjectMeta) -> bool {
-        let now = Version { etag: meta.e_tag.clone(), modified: meta.last_modified.timestamp_micros() };
+        let now = Version { etag: meta.e_tag.clone(), modified: Some(meta.last_modified.timestamp_micros()) };
         let same = match &self.version {
             None => true,
             Some(first) if self.len != Some(meta.size) => {
@@ -60,7 +77,7 @@ impl Pieces {
             Some(first) => match (&first.etag, &now.etag) {
                 (Some(first), Some(now)) => first == now,
                 // Some answers have no entity tag, or times in another resolution.
-                _ => first.modified / 1_000_000 == now.modified / 1_000_000,
+                _ => first.modified.map(|at| at / 1_000_000) == now.modified.map(|at| at / 1_000_000),
             },
         };
         if same && self.version.is_none() {

@@ -19,8 +19,8 @@ const ATTEMPTS: usize = 3;
 /// A request to an object store.
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
-    /// A part of an object, of a version if one is given.
-    Get { path: Path, part: ByteRange, version: Option<String> },
+    /// A part of an object, of a version if one is given, or unless it still has another one.
+    Get { path: Path, part: ByteRange, version: Option<String>, unless: Option<String> },
     /// Length and version of an object.
     Head { path: Path },
     /// The entries of a folder.
@@ -57,7 +57,15 @@ pub(crate) async fn all(client: Arc<dyn ObjectStore>, requests: Vec<Request>) ->
 
 async fn one(client: Arc<dyn ObjectStore>, request: Request) -> Answer {
     match request {
-        Request::Get { path, part, version } => get(&client, &path, &part, version).await.map(Response::Part),
+        Request::Get { path, part, version, unless } => {
+            let conditions = GetOptions {
+                // A weak entity tag never matches; it is compared when the answer arrives.
+                if_match: version.filter(|etag| !etag.starts_with("W/")),
+                if_none_match: unless,
+                ..GetOptions::default()
+            };
+            get(&client, &path, &part, conditions).await.map(Response::Part)
+        }
         Request::Head { path } => client.head(&path).await.map(Response::Meta),
         Request::List { path } => list(&client, &path).await.map(Response::Entries),
     }
@@ -67,7 +75,7 @@ async fn get(
     client: &Arc<dyn ObjectStore>,
     path: &Path,
     part: &ByteRange,
-    version: Option<String>,
+    conditions: GetOptions,
 ) -> Result<Part> {
     let range = match part {
         ByteRange::Exact(range) if range.is_empty() => {
@@ -79,9 +87,7 @@ async fn get(
         ByteRange::Suffix(most) => Some(GetRange::Suffix(*most)),
         ByteRange::Whole => None,
     };
-    // A weak entity tag never matches; it is compared when the answer arrives.
-    let if_match = version.filter(|etag| !etag.starts_with("W/"));
-    let options = GetOptions { range: range.clone(), if_match, ..GetOptions::default() };
+    let options = GetOptions { range: range.clone(), ..conditions };
     let mut short = None;
     for _ in 0..ATTEMPTS {
         let result = match client.get_opts(path, options.clone()).await {
@@ -131,6 +137,52 @@ async fn list(client: &Arc<dyn ObjectStore>, path: &Path) -> Result<Vec<ObjectIn
     // A marker of a folder is listed beside it.
     entries.dedup_by(|b, a| a.name == b.name);
     Ok(entries)
+}
+
+/// Objects beside a name, and below it, whose own names have the mark of unpublished objects. At most `most`.
+pub(crate) async fn marked(
+    client: Arc<dyn ObjectStore>,
+    path: Path,
+    mark: &str,
+    most: usize,
+) -> Result<Vec<Path>> {
+    let is_marked = |found: &Path| found.filename().is_some_and(|name| name.contains(mark));
+    let mut all = Vec::new();
+    if !path.as_ref().is_empty() {
+        let start = format!("{path}{mark}");
+        let above = path.as_ref().rsplit_once('/').map(|(above, _)| Path::from(above));
+        // Listings are sorted: objects beside it that begin with its name and the mark are together.
+        let beside = client.list_with_offset(above.as_ref(), &Path::from(start.as_str()));
+        let mut beside = beside.map_ok(|meta| meta.location);
+        while let Some(found) = beside.try_next().await? {
+            if !found.as_ref().starts_with(&start) || all.len() >= most {
+                break;
+            }
+            all.push(found);
+        }
+    }
+    let prefix = (!path.as_ref().is_empty()).then_some(&path);
+    let mut below = client.list(prefix).map_ok(|meta| meta.location);
+    while let Some(found) = below.try_next().await? {
+        if all.len() >= most {
+            break;
+        }
+        if found != path && is_marked(&found) {
+            all.push(found);
+        }
+    }
+    Ok(all)
+}
+
+/// Removes objects; those that do not exist are no errors.
+pub(crate) async fn remove(client: Arc<dyn ObjectStore>, paths: Vec<Path>) -> Result<()> {
+    for path in paths {
+        match client.delete(&path).await {
+            Err(failure) if !matches!(failure, Failure::NotFound { .. }) => return Err(failure),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Removes everything below a name.

@@ -17,6 +17,7 @@ use tesseral_core::{Error, Result};
 
 use super::{error, runtime};
 use crate::store::{Overwrite, Staged};
+use crate::traffic::TrafficCounter;
 
 /// Size up to which an object is one request.
 const ONE_REQUEST: u64 = 64 << 20;
@@ -34,6 +35,8 @@ pub(crate) struct Destination {
     pub overwrite: Overwrite,
     /// Entity tag of the version that is replaced, if it was read.
     pub replaced: Option<String>,
+    /// Counts its requests.
+    pub traffic: Arc<TrafficCounter>,
 }
 
 impl Destination {
@@ -87,12 +90,16 @@ impl Staged for Spooled {
         let (client, path, mode) =
             (Arc::clone(&self.target.client), self.target.path.clone(), self.target.mode());
         let file = Arc::clone(&self.file);
+        let whole = len <= ONE_REQUEST;
+        // An upload in parts begins and ends with a request, which depend on one another.
+        let began = self.target.traffic.begin(if whole { 1 } else { 2 + len.div_ceil(PART) });
         let sent = runtime::wait(async move {
-            match len <= ONE_REQUEST {
+            match whole {
                 true => put(&*client, &path, &file, len, mode).await,
                 false => put_parts(&*client, &path, file, len, mode).await,
             }
         })?;
+        self.target.traffic.end(began, 0, if sent.is_ok() { len } else { 0 });
         sent.map_err(|failure| match (&failure, self.target.overwrite) {
             (Failure::NotImplemented { .. } | Failure::NotSupported { .. }, Overwrite::Refuse) => {
                 let what = format!(

@@ -32,6 +32,7 @@ pub(crate) fn summarize(
         missing.push(declared);
     }
     let mut query = CellRead::new(handle, request, CellOrder::Stored, false, options)?;
+    handle.load_stats(&query.plan.chunks, &request.columns)?;
     let whole = query.whole();
     let mut left = Vec::new();
     for chunk in std::mem::take(&mut query.plan.chunks) {
