@@ -69,6 +69,15 @@ pub(crate) struct Global {
     /// Read the key of encrypted arrays from a file
     #[arg(long, global = true, value_name = "F")]
     pub(crate) key_file: Option<PathBuf>,
+    /// Print rounds, requests and bytes of URLs on standard error, planned before reading and counted afterwards
+    #[arg(long, global = true)]
+    pub(crate) explain: bool,
+    /// Keep bytes of URLs in a folder, for later commands that read them [default: the folder in TESSERAL_CACHE, if set]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) cache: Option<PathBuf>,
+    /// Limit the folder of --cache to this size [default: 4 GiB]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size, requires = "cache")]
+    pub(crate) cache_size: Option<u64>,
     /// Use colors in the output
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: Color,

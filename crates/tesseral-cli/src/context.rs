@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tesseral::{Cancel, Container, Error, Format, Limits, Open, Options};
-use tesseral_store::Store;
+use tesseral_store::{CacheFolder, Store};
 
 use crate::args::Global;
 use crate::error::{CliResult, Failure, exit};
+use crate::explain;
 use crate::progress::Meter;
 
 /// State derived from the global options.
@@ -27,6 +28,9 @@ impl Context {
         options.memory = global.memory;
         if let Some(threads) = global.threads {
             options = options.with_threads(threads.into())?;
+        }
+        if global.explain {
+            options = explain::begin(options);
         }
         Ok(Self { global, cancel, options })
     }
@@ -87,6 +91,13 @@ impl Context {
         }
         if let Some(text) = &self.global.as_of {
             open = open.as_of(tesseral::as_of(text)?);
+        }
+        if let Some(path) = &self.global.cache {
+            let folder = CacheFolder::new(path);
+            open = open.cache(match self.global.cache_size {
+                Some(bytes) => folder.with_size(bytes),
+                None => folder,
+            });
         }
         if let Some(key) = self.key()? {
             open = open.key(key);

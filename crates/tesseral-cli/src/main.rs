@@ -19,6 +19,7 @@ mod diff;
 mod doctor;
 mod error;
 mod evolve;
+mod explain;
 mod hint;
 mod index;
 mod info;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
     };
     cli.global.color.write_global();
     let outcome = Context::new(cli.global).and_then(|context| cli.command.run_to_the_end(&context));
+    explain::finish();
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(Failure::Closed) => ExitCode::from(exit::OK),

@@ -11,6 +11,7 @@ use tesseral::{Cancel, Error, Overwrite, StagedOutput};
 use tesseral_store::{Staged, Store};
 
 use crate::error::{CliResult, Failure};
+use crate::explain;
 use crate::terminal_style::TerminalStyle;
 
 const BUFFER: usize = 256 << 10;
@@ -228,6 +229,12 @@ pub(crate) fn put_tables(
 /// Prints a JSON document to standard output.
 pub(crate) fn print_json(document: &serde_json::Value) -> CliResult<()> {
     let mut output = OutputStream::stdout()?;
+    let explained = document.as_object().filter(|_| explain::is_requested()).map(|members| {
+        let mut members = members.clone();
+        explain::add_to(&mut members);
+        serde_json::Value::Object(members)
+    });
+    let document = explained.as_ref().unwrap_or(document);
     let mut writer = OutputWriter { output: &mut output, failure: None };
     if let Err(error) = serde_json::to_writer_pretty(&mut writer, document) {
         return Err(writer.failure.unwrap_or_else(|| Error::internal(error.to_string()).into()));
@@ -287,7 +294,9 @@ impl JsonRows {
     /// Ends the list, and the object with the members of `tail`.
     pub(crate) fn finish(mut self, tail: &serde_json::Map<String, serde_json::Value>) -> CliResult<()> {
         self.output.put(if self.rows == 0 { b"]" } else { b"\n  ]" })?;
-        for (key, value) in tail {
+        let mut tail = tail.clone();
+        explain::add_to(&mut tail);
+        for (key, value) in &tail {
             let value = format!("{value:#}").replace('\n', "\n  ");
             self.output.put(format!(",\n  {}: {value}", serde_json::Value::from(key.as_str())).as_bytes())?;
         }

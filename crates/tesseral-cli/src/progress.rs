@@ -4,8 +4,10 @@ use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytesize::ByteSize;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tesseral::Progress;
+use tesseral_store::Traffic;
 
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -38,12 +40,17 @@ impl Meter {
         let bar = bar.get_or_insert_with(|| {
             let bar =
                 ProgressBar::with_draw_target(Some(progress.total), ProgressDrawTarget::stderr_with_hz(10));
-            let style = ProgressStyle::with_template("{bar:40.cyan} {percent:>3}% {elapsed} (left {eta})");
+            let style =
+                ProgressStyle::with_template("{bar:40.cyan} {percent:>3}% {elapsed} (left {eta}){msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
         bar.set_length(progress.total);
         bar.set_position(progress.done);
+        let Traffic { requests, bytes, sent, .. } = Traffic::of_process();
+        if requests > 0 {
+            bar.set_message(format!(", {} in {requests} requests", ByteSize(bytes.saturating_add(sent))));
+        }
     }
 
     /// Removes the bar.

@@ -48,11 +48,11 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let overwrite = output::overwrite(arguments.force);
     let mut findings: Vec<Finding> = Vec::new();
     let options = context.options(&meter);
-    let output = &arguments.output;
-    let recovered = recover(format, store, opener.format_options(), output, overwrite, &options, &mut |f| {
-        findings.push(f);
-    })
-    .map_err(Failure::opening)?;
+    let output =
+        tesseral::Output::dataset(&arguments.output, format.capabilities().folder).overwrite(overwrite);
+    let mut report_to = |finding| findings.push(finding);
+    let recovered = recover(format, store, opener.format_options(), output, &options, &mut report_to)
+        .map_err(Failure::opening)?;
     meter.finish();
     report(context, arguments, format.id(), (recovered.chunks_saved, recovered.chunks_lost), &findings)
 }

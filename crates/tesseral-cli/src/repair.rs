@@ -1,10 +1,12 @@
 //! `tet repair`: lists and applies fixes of a source.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Value as Json, json};
 use tesseral::{Depth, Error, Repair};
+use tesseral_store::Store;
 
 use crate::context::Context;
 use crate::error::{CliResult, Failure, exit};
@@ -36,7 +38,20 @@ struct Step {
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let opener = context.opener(&Meter::new(false))?;
     let store = opener.store(&arguments.source)?;
-    let format = tesseral::recognize(&*store).map_err(Failure::opening)?;
+    let format = match tesseral::recognize(&*store) {
+        Ok(format) => format,
+        // Of an upload that did not end, nothing is recognized.
+        Err(error) => match tesseral::unfinished(&*store) {
+            Ok(Some(upload)) => return run_unfinished(context, arguments, &*store, upload),
+            _ => return Err(Failure::opening(error)),
+        },
+    };
+    // Nor can it be opened where its name alone is recognized.
+    if let Ok(Some(upload)) = tesseral::unfinished(&*store)
+        && opener.open_as(format, Arc::clone(&store)).is_err()
+    {
+        return run_unfinished(context, arguments, &*store, upload);
+    }
     context.check_versions(format)?;
     let needed = tesseral::repairs(format, &store, opener.format_options())?;
     // Check all names before applying any fix.
@@ -84,14 +99,44 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
         if changed { Some(verify::check(context, &arguments.source, Depth::Usual, false)?) } else { None };
     let source = arguments.source.to_string_lossy();
     if context.json() {
-        output::print_json(&document(&source, format.id(), arguments.dry_run, &steps, after.as_ref()))?;
+        output::print_json(&document(&source, Some(format.id()), arguments.dry_run, &steps, after.as_ref()))?;
     } else {
         output::print(&text(&source, &steps, after.as_ref(), TerminalStyle::stdout()))?;
     }
     Ok(if after.is_none_or(|after| after.verified.ok) { exit::OK } else { exit::NO })
 }
 
-fn document(source: &str, format: &str, dry_run: bool, steps: &[Step], after: Option<&VerifyReport>) -> Json {
+/// Lists or removes what a writer left that ended before publishing its output.
+fn run_unfinished(context: &Context, arguments: &Arguments, store: &dyn Store, upload: Repair) -> CliResult {
+    if let Some(code) = arguments.apply.iter().find(|code| *code != upload.code) {
+        let listed = format!("fix {code:?} does not apply to the source; available: {}", upload.code);
+        return Err(Error::invalid(listed).into());
+    }
+    let outcome = match (arguments.apply.is_empty(), arguments.dry_run) {
+        (true, _) => "available",
+        (false, true) => "would apply",
+        (false, false) => {
+            tesseral::remove_unfinished(store)?;
+            "applied"
+        }
+    };
+    let steps = [Step { repair: upload, outcome }];
+    let source = arguments.source.to_string_lossy();
+    if context.json() {
+        output::print_json(&document(&source, None, arguments.dry_run, &steps, None))?;
+    } else {
+        output::print(&text(&source, &steps, None, TerminalStyle::stdout()))?;
+    }
+    Ok(exit::OK)
+}
+
+fn document(
+    source: &str,
+    format: Option<&str>,
+    dry_run: bool,
+    steps: &[Step],
+    after: Option<&VerifyReport>,
+) -> Json {
     let repairs = steps.iter().map(|step| {
         json!({
             "code": step.repair.code,

@@ -146,7 +146,7 @@ pub(crate) fn run(
     // A conversion can replace its own source.
     let output = Output::dataset(target, format.capabilities().folder).overwrite(overwrite).in_place();
     let output = output.durability(options.durability);
-    let staged = output.source(source.location()).stage()?;
+    let staged = output.source(source.location()).storage(options.storage.clone()).stage()?;
     let execution = within(&plan, options)?;
     report.digest = provenance::digest(&**source.inner().store())?;
     let history = provenance::history(source, op, report.digest.clone(), options);

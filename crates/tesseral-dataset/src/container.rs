@@ -9,7 +9,7 @@ use tesseral_core::{Attributes, ErrorKind, HistoryRow, Limits, Result};
 use tesseral_engine::{Handle, Options, Reopen, judge, open_listed, watched};
 use tesseral_format::convention;
 use tesseral_format::{Column, Format, Groups, OpenOptions, TimeRange, Version};
-use tesseral_store::{Location, ReadMode, StorageOptions, Store, StoreExt};
+use tesseral_store::{CacheFolder, Location, ReadMode, StorageOptions, Store, StoreExt};
 
 use crate::Array;
 use crate::labels::{self, LabelCache, PendingLabels};
@@ -64,6 +64,14 @@ impl Open {
     #[must_use]
     pub fn storage(mut self, storage: StorageOptions) -> Self {
         self.storage = storage;
+        self
+    }
+
+    /// Keeps bytes of objects in a folder of this machine, by URL and entity tag. Default: the folder that the environment
+    /// variable `TESSERAL_CACHE` names, if any.
+    #[must_use]
+    pub fn cache(mut self, folder: CacheFolder) -> Self {
+        self.storage = self.storage.with_cache(folder);
         self
     }
 

@@ -10,7 +10,7 @@ use tesseral_format::convention;
 use tesseral_format::{
     ArraySpec, ColumnData, CreateOptions, FormatOptions, MemoryBudget, StoredChunk, StoredForm,
 };
-use tesseral_store::{Durability, Overwrite};
+use tesseral_store::{Durability, Overwrite, StorageOptions};
 
 use crate::{Array, Output, StagedOutput};
 use tesseral_registry as registry;
@@ -41,6 +41,7 @@ pub struct Create {
     execution: Options,
     sources: Vec<PathBuf>,
     durability: Durability,
+    storage: StorageOptions,
 }
 
 impl Create {
@@ -60,6 +61,13 @@ impl Create {
     #[must_use]
     pub fn source(mut self, path: impl AsRef<Path>) -> Self {
         self.sources.push(path.as_ref().to_path_buf());
+        self
+    }
+
+    /// Sets credentials, endpoints and other settings of object stores. Default: those of the environment.
+    #[must_use]
+    pub fn storage(mut self, storage: StorageOptions) -> Self {
+        self.storage = storage;
         self
     }
 
@@ -149,7 +157,8 @@ impl Create {
         let path = path.as_ref();
         let format = if format.is_empty() { registry::of_output(path)? } else { registry::format(format)? };
         let folder = format.capabilities().folder;
-        let output = Output::dataset(path, folder).overwrite(self.options.overwrite);
+        let output =
+            Output::dataset(path, folder).overwrite(self.options.overwrite).storage(self.storage.clone());
         let output = output.durability(self.durability);
         let output = self.sources.iter().fold(output, Output::source).outside_sources().stage()?;
         // The empty file or folder at the temporary name is replaced.

@@ -25,6 +25,7 @@ use tesseral_store::{
     Durability, LocalStore, Location, Overwrite, ReadMode, StagedPath, StorageOptions, Unsynced,
 };
 
+pub(crate) use remote::CLAIM;
 use remote::RemoteTarget;
 use tesseral_registry as registry;
 

@@ -1,6 +1,5 @@
 //! Recovery of the intact part of a damaged source into a new one.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use tesseral_core::{Error, Finding, Result};
@@ -10,7 +9,8 @@ use tesseral_store::{Overwrite, Store};
 
 use crate::Output;
 
-/// Copies the intact chunks of a damaged source to a new container of the same format. See [`tesseral_engine::recover`].
+/// Copies the intact chunks of a damaged source to a new container of the same format. `output` is a
+/// dataset of that format. See [`tesseral_engine::recover`].
 ///
 /// # Errors
 /// `Corrupt` if nothing can be recovered; `InvalidRequest` if the output exists; `Unsupported`; `Io`.
@@ -18,8 +18,7 @@ pub fn recover(
     format: &dyn Format,
     source: Arc<dyn Store>,
     open: &OpenOptions,
-    output: &Path,
-    overwrite: Overwrite,
+    output: Output,
     options: &Options,
     report: &mut dyn FnMut(Finding),
 ) -> Result<Recovered> {
@@ -27,7 +26,6 @@ pub fn recover(
     let key = open.key.clone();
     let create = CreateOptions { overwrite: Overwrite::Replace, key, ..CreateOptions::default() };
     create.check(format)?;
-    let output = Output::dataset(output, format.capabilities().folder).overwrite(overwrite);
     let output = output.source(source.location());
     let mut staged = None;
     let mut begin = || {

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use tesseral_core::{Error, Result};
+use tesseral_core::{Error, ErrorKind, Result};
 use tesseral_format::{Format, OpenOptions, Repair};
 use tesseral_store::Store;
+
+use crate::output::CLAIM;
 
 /// Leftovers of writers that ended before publishing.
 const LEFTOVERS: &str = "staged_leftovers";
@@ -29,6 +31,47 @@ pub fn repairs(format: &dyn Format, store: &Arc<dyn Store>, options: &OpenOption
     let mut needed = format.repairs(Arc::clone(store), options)?;
     needed.extend(leftovers(&**store)?);
     Ok(needed)
+}
+
+/// An upload of a writer that ended before its dataset became visible.
+const UPLOAD: &str = "unfinished_upload";
+
+/// Returns the fixes of a source that is not there, or not whole, because its writer ended before publishing it.
+///
+/// # Errors
+/// `Io`.
+pub fn unfinished(store: &dyn Store) -> Result<Option<Repair>> {
+    let found = store.leftovers()?;
+    // Only object stores have claims. An object of this name is whole, whatever it is.
+    if !found.iter().any(|name| name.ends_with(CLAIM)) || store.len("").is_ok() {
+        return Ok(None);
+    }
+    let objects = match store.list("") {
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => 0,
+        other => other?.len(),
+    };
+    Ok(found.first().map(|first| Repair {
+        code: UPLOAD,
+        message: format!(
+            "a writer did not finish: {} marked objects, first: {first}, and {objects} entries of the output; if no \
+             process is writing it, the fix removes them",
+            found.len()
+        ),
+        automatic: true,
+    }))
+}
+
+/// Removes what a writer left that ended before publishing its output.
+///
+/// # Errors
+/// `InvalidRequest` if there is nothing of one; `Io`.
+pub fn remove_unfinished(store: &dyn Store) -> Result<()> {
+    if unfinished(store)?.is_none() {
+        return Err(Error::invalid(format!("fix {UPLOAD} does not apply to the source")));
+    }
+    // The claim goes last: until then no other writer begins.
+    store.remove_all("")?;
+    store.remove_leftovers()
 }
 
 /// Applies one automatic fix.

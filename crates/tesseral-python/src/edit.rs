@@ -1,7 +1,6 @@
 //! Appending to existing arrays, and maintenance of versions.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
@@ -13,7 +12,7 @@ use tesseral::{
 };
 
 use crate::error::OrRaise;
-use crate::source::opener;
+use crate::source::{Located, opener};
 use crate::{runtime, value};
 
 /// One column of cells: bytes, ends of variable-length cells, and validity.
@@ -56,12 +55,12 @@ pub struct AppendInput {
 #[pyfunction]
 pub fn append(
     py: Python<'_>,
-    path: PathBuf,
+    path: Located,
     columns: Vec<ColumnInput<'_>>,
     adding: AppendInput,
 ) -> PyResult<()> {
     let columns = columns.iter().map(ColumnInput::data).collect::<PyResult<Vec<_>>>()?;
-    let mut append = Append::new().open(open_options(adding.key));
+    let mut append = Append::new().open(open_options(adding.key)).storage(path.storage.clone());
     if let Some(timestamp) = adding.timestamp {
         append = append.timestamp(timestamp);
     }
@@ -79,12 +78,12 @@ pub fn append(
         let append = append.execution(options);
         match &region {
             Some(region) => {
-                let session = append.region(region.clone()).begin(&path)?;
+                let session = append.region(region.clone()).begin(&path.path)?;
                 session.write_columns(ArrayId(0), region, &columns)?;
                 session.commit()
             }
             None => {
-                let session = append.begin(&path)?;
+                let session = append.begin(&path.path)?;
                 session.write_cells(ArrayId(0), &columns, order)?;
                 session.commit()
             }
@@ -96,23 +95,27 @@ pub fn append(
 /// Runs `work` on a source opened for editing.
 fn change<T: Send>(
     py: Python<'_>,
-    path: &Path,
+    path: &Located,
     key: Option<Vec<u8>>,
     work: impl FnOnce(&dyn Edit) -> tesseral::Result<T> + Send,
 ) -> PyResult<T> {
-    py.detach(|| work(&*tesseral::edit(path, &open_options(key))?)).or_raise(py)
+    let run = || {
+        let open = path.opener(opener(None, None, key, true, false));
+        work(&*tesseral::edit_store(open.store(&path.path)?, open.format_options())?)
+    };
+    py.detach(run).or_raise(py)
 }
 
 /// Deletes the cells that match a condition, as of a timestamp.
 #[pyfunction]
 pub fn delete(
     py: Python<'_>,
-    path: PathBuf,
+    path: Located,
     condition: &str,
     timestamp: Option<u64>,
     key: Option<Vec<u8>>,
 ) -> PyResult<()> {
-    let container = opener(None, None, key.clone(), true, false).open(&path);
+    let container = path.opener(opener(None, None, key.clone(), true, false)).open(&path.path);
     let condition = container
         .and_then(|container| tesseral::condition(container.array_at(0)?.schema(), condition))
         .or_raise(py)?;
@@ -123,7 +126,7 @@ pub fn delete(
 #[pyfunction]
 pub fn set_attributes(
     py: Python<'_>,
-    path: PathBuf,
+    path: Located,
     changes: &Bound<'_, PyMapping>,
     timestamp: Option<u64>,
     key: Option<Vec<u8>>,
@@ -162,7 +165,7 @@ pub struct ConsolidateInput {
 #[pyfunction]
 pub fn consolidate(
     py: Python<'_>,
-    path: PathBuf,
+    path: Located,
     asked: ConsolidateInput,
 ) -> PyResult<(Vec<String>, Vec<String>, Vec<String>)> {
     let what = Consolidate {
@@ -182,7 +185,7 @@ pub fn consolidate(
 #[allow(clippy::type_complexity)]
 pub fn vacuum(
     py: Python<'_>,
-    path: PathBuf,
+    path: Located,
     named: &str,
     dry_run: bool,
     key: Option<Vec<u8>>,
@@ -196,10 +199,10 @@ pub fn vacuum(
 #[pyfunction]
 pub fn versions<'py>(
     py: Python<'py>,
-    path: PathBuf,
+    path: Located,
     key: Option<Vec<u8>>,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
-    let read = || opener(None, None, key, true, false).open(&path)?.versions();
+    let read = || path.opener(opener(None, None, key, true, false)).open(&path.path)?.versions();
     let versions = py.detach(read).or_raise(py)?;
     let version_dict = |version: &tesseral::Version| {
         let out = PyDict::new(py);

@@ -1,15 +1,13 @@
 //! Verification, recovery, conversion and comparison of sources.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use tesseral::{ConvertOptions, DiffOptions, Finding, Open, Options, Overwrite};
-use tesseral_store::StorageOptions;
+use tesseral::{ConvertOptions, DiffOptions, Finding, Open, Options, Output, Overwrite};
 
 use crate::runtime;
-use crate::source::opener;
+use crate::source::{Located, opener};
 
 /// Escapes characters that control a terminal or are invisible.
 #[pyfunction]
@@ -47,15 +45,15 @@ fn findings<'py>(py: Python<'py>, found: &[Finding]) -> PyResult<Vec<Bound<'py, 
 #[allow(clippy::type_complexity)]
 pub fn verify<'py>(
     py: Python<'py>,
-    path: PathBuf,
+    path: Located,
     deep: bool,
     as_of: Option<(u64, u64)>,
     key: Option<Vec<u8>>,
     memory: Option<u64>,
 ) -> PyResult<(&'static str, bool, Vec<Bound<'py, PyDict>>, u64, u64)> {
-    let open: Open = opener(as_of, memory, key, true, true);
+    let open: Open = path.opener(opener(as_of, memory, key, true, true));
     let (format, found, verified) = runtime::run(py, &Options::default(), u64::MAX, |options| {
-        let store = open.store(&path)?;
+        let store = open.store(&path.path)?;
         let format = tesseral::recognize(&*store)?;
         let mut found = Vec::new();
         let mut options = options.clone();
@@ -75,21 +73,22 @@ pub fn verify<'py>(
 #[pyo3(signature = (path, output, overwrite=false, key=None))]
 pub fn recover<'py>(
     py: Python<'py>,
-    path: PathBuf,
-    output: PathBuf,
+    path: Located,
+    output: Located,
     overwrite: bool,
     key: Option<Vec<u8>>,
 ) -> PyResult<(u64, u64, Vec<Bound<'py, PyDict>>)> {
-    let open = opener(None, None, key, true, true);
+    let open = path.opener(opener(None, None, key, true, true));
     let (found, recovered) = runtime::run(py, &Options::default(), u64::MAX, |options| {
-        let store = open.store(&path)?;
+        let store = open.store(&path.path)?;
         let format = tesseral::recognize(&*store)?;
         let overwrite = if overwrite { Overwrite::Replace } else { Overwrite::Refuse };
         let mut found = Vec::new();
+        let output = Output::dataset(&output.path, format.capabilities().folder)
+            .overwrite(overwrite)
+            .storage(output.storage.clone());
         let recovered =
-            tesseral::recover(format, store, open.format_options(), &output, overwrite, options, &mut |f| {
-                found.push(f);
-            })?;
+            tesseral::recover(format, store, open.format_options(), output, options, &mut |f| found.push(f))?;
         Ok((found, recovered))
     })?;
     Ok((recovered.chunks_saved, recovered.chunks_lost, findings(py, &found)?))
@@ -97,33 +96,25 @@ pub fn recover<'py>(
 
 /// Copies a dataset byte for byte: format, objects, bytes, bytes covered by digests and not covered.
 #[pyfunction]
-#[pyo3(signature = (path, output, overwrite=false, digests=true, key=None, storage=None, target_storage=None))]
-#[allow(clippy::too_many_arguments, clippy::type_complexity)]
+#[pyo3(signature = (path, output, overwrite=false, digests=true, key=None))]
+#[allow(clippy::type_complexity)]
 pub fn copy(
     py: Python<'_>,
-    path: PathBuf,
-    output: PathBuf,
+    path: Located,
+    output: Located,
     overwrite: bool,
     digests: bool,
     key: Option<Vec<u8>>,
-    storage: Option<BTreeMap<String, String>>,
-    target_storage: Option<BTreeMap<String, String>>,
 ) -> PyResult<(&'static str, u64, u64, Option<u64>, Option<u64>)> {
-    let open = opener(None, None, key, digests, true).storage(settings(storage));
+    let open = path.opener(opener(None, None, key, digests, true));
     let overwrite = if overwrite { Overwrite::Replace } else { Overwrite::Refuse };
-    let target = settings(target_storage);
     let copied = runtime::run(py, &Options::default(), u64::MAX, |options| {
         let open = open.execution(options.clone());
-        tesseral::copy_dataset(&open, &path, &output, overwrite, &target)
+        tesseral::copy_dataset(&open, &path.path, &output.path, overwrite, &output.storage)
     })?;
     let covered = copied.verified.map(|verified| verified.covered_bytes);
     let uncovered = copied.verified.map(|verified| verified.uncovered_bytes);
     Ok((copied.format.id(), copied.objects, copied.bytes, covered, uncovered))
-}
-
-/// Settings of object stores from Python arguments.
-fn settings(storage: Option<BTreeMap<String, String>>) -> StorageOptions {
-    storage.unwrap_or_default().into_iter().collect()
 }
 
 /// Arguments of `convert`.
@@ -170,16 +161,17 @@ impl Conversion {
 #[pyfunction]
 pub fn convert(
     py: Python<'_>,
-    path: PathBuf,
-    output: PathBuf,
+    path: Located,
+    output: Located,
     conversion: Conversion,
     as_of: Option<(u64, u64)>,
     key: Option<Vec<u8>>,
 ) -> PyResult<(&'static str, Vec<String>, u64)> {
-    let open = opener(as_of, conversion.memory, key, true, true);
+    let open = path.opener(opener(as_of, conversion.memory, key, true, true));
     let done = runtime::run(py, &Options::default(), u64::MAX, |options| {
-        let source = open.open(&path)?;
-        tesseral::convert(&source, &output, &conversion.options(options)?)
+        let source = open.open(&path.path)?;
+        let conversion = conversion.options(options)?.storage(output.storage.clone());
+        tesseral::convert(&source, &output.path, &conversion)
     })?;
     Ok((done.format.id(), done.arrays.into_iter().map(|a| a.name).collect(), done.stored_bytes))
 }
@@ -189,8 +181,8 @@ pub fn convert(
 #[allow(clippy::type_complexity)]
 pub fn diff(
     py: Python<'_>,
-    left: PathBuf,
-    right: PathBuf,
+    left: Located,
+    right: Located,
     arrays: Vec<String>,
     max_abs_error: Option<f64>,
     max_rel_error: Option<f64>,
@@ -201,8 +193,8 @@ pub fn diff(
 )> {
     let open = opener(None, None, None, true, true);
     let found = runtime::run(py, &Options::default(), u64::MAX, |options| {
-        let left = open.open(&left)?;
-        let right = open.open(&right)?;
+        let left = left.opener(open.clone()).open(&left.path)?;
+        let right = right.opener(open.clone()).open(&right.path)?;
         let mut comparison = DiffOptions::new().execution(options.clone());
         comparison.arrays = arrays;
         comparison.max_abs_error = max_abs_error;

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict};
 use tesseral::{Container, Limits, Open, TimeRange};
-use tesseral_store::{Bytes, MemoryStore, ReadMode, Store};
+use tesseral_store::{Bytes, CacheFolder, MemoryStore, ReadMode, StorageOptions, Store};
 
 use crate::error::OrRaise;
 use crate::view::View;
@@ -18,6 +18,39 @@ use crate::{runtime, value};
 #[pyclass(frozen, module = "tesseral._native")]
 pub struct Source {
     container: Arc<Container>,
+}
+
+/// A path or URL, alone or with the settings of its object store and the folder that keeps its bytes.
+pub struct Located {
+    /// The path or URL.
+    pub path: PathBuf,
+    /// Settings of its object store.
+    pub storage: StorageOptions,
+}
+
+impl<'py> FromPyObject<'_, 'py> for Located {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(path) = given.extract::<PathBuf>() {
+            return Ok(Self { path, storage: StorageOptions::new() });
+        }
+        let (path, settings, cache): (PathBuf, BTreeMap<String, String>, Option<PathBuf>) =
+            given.extract()?;
+        let storage: StorageOptions = settings.into_iter().collect();
+        let storage = match cache {
+            Some(folder) => storage.with_cache(CacheFolder::new(folder)),
+            None => storage,
+        };
+        Ok(Self { path, storage })
+    }
+}
+
+impl Located {
+    /// Options of opening it.
+    pub(crate) fn opener(&self, open: Open) -> Open {
+        open.storage(self.storage.clone())
+    }
 }
 
 /// Open options from Python arguments.
@@ -44,36 +77,32 @@ pub(crate) fn opener(
 #[pymethods]
 impl Source {
     #[new]
-    #[pyo3(signature = (path, as_of=None, memory=None, key=None, digests=true, map=true, max_expansion=None, storage=None, content=None))]
+    #[pyo3(signature = (path, as_of=None, memory=None, key=None, digests=true, map=true, max_expansion=None, content=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
-        path: PathBuf,
+        path: Located,
         as_of: Option<(u64, u64)>,
         memory: Option<u64>,
         key: Option<Vec<u8>>,
         digests: bool,
         map: bool,
         max_expansion: Option<u64>,
-        storage: Option<BTreeMap<String, String>>,
         content: Option<PyBackedBytes>,
     ) -> PyResult<Self> {
         runtime::home();
-        let mut open = opener(as_of, memory, key, digests, map);
-        if let Some(settings) = storage {
-            open = open.storage(settings.into_iter().collect());
-        }
+        let mut open = path.opener(opener(as_of, memory, key, digests, map));
         if let Some(bytes) = max_expansion {
             open = open.limits(Limits::default().with_expansion(bytes));
         }
         // The bytes of a file, which the path only names.
         let content = content.map(|bytes| -> Arc<dyn Store> {
-            Arc::new(MemoryStore::with_object(path.to_string_lossy(), Bytes::from_owner(bytes)))
+            Arc::new(MemoryStore::with_object(path.path.to_string_lossy(), Bytes::from_owner(bytes)))
         });
         let container = py
             .detach(|| match content {
                 Some(store) => open.open_store(store),
-                None => open.open(&path),
+                None => open.open(&path.path),
             })
             .or_raise(py)?;
         Ok(Self { container: Arc::new(container) })
@@ -161,9 +190,9 @@ impl Source {
 
 /// Identifier of the format of a source, by its content; `None` if unknown.
 #[pyfunction]
-pub fn recognize(py: Python<'_>, path: PathBuf) -> PyResult<Option<&'static str>> {
+pub fn recognize(py: Python<'_>, path: Located) -> PyResult<Option<&'static str>> {
     let found = py.detach(|| {
-        let store = Open::new().access(ReadMode::Read).store(&path)?;
+        let store = path.opener(Open::new()).access(ReadMode::Read).store(&path.path)?;
         tesseral::recognize(&*store)
     });
     match found {

@@ -13,6 +13,7 @@ use tesseral::{
 use tesseral_core::schema::VariableRole;
 
 use crate::error::OrRaise;
+use crate::source::Located;
 use crate::{dtype, numpy_array, runtime, value};
 
 /// A container being written: nothing is visible before it is committed.
@@ -142,15 +143,15 @@ fn asked(overwrite: bool, options: Option<&Bound<'_, PyAny>>) -> PyResult<Create
 #[pyfunction]
 pub fn declare(
     py: Python<'_>,
-    path: PathBuf,
+    path: Located,
     document: &str,
     format: &str,
     overwrite: bool,
     options: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Writer> {
-    let create = asked(overwrite, options)?;
+    let create = asked(overwrite, options)?.storage(path.storage.clone());
     let document = serde_json::from_str(document).map_err(|e| PyValueError::new_err(e.to_string()))?;
-    let session = py.detach(|| create.declare(&path, format, &document)).or_raise(py)?;
+    let session = py.detach(|| create.declare(&path.path, format, &document)).or_raise(py)?;
     Ok(Writer { session: RwLock::new(Some(session)) })
 }
 
@@ -161,7 +162,7 @@ impl Writer {
     #[pyo3(signature = (path, format="", overwrite=false, digests=true, statistics=false, options=None, durability="full"))]
     fn new(
         py: Python<'_>,
-        path: PathBuf,
+        path: Located,
         format: &str,
         overwrite: bool,
         digests: bool,
@@ -169,8 +170,9 @@ impl Writer {
         options: Option<&Bound<'_, PyAny>>,
         durability: &str,
     ) -> PyResult<Self> {
-        let mut create =
-            asked(overwrite, options)?.durability(durability.parse::<tesseral::Durability>().or_raise(py)?);
+        let mut create = asked(overwrite, options)?
+            .storage(path.storage.clone())
+            .durability(durability.parse::<tesseral::Durability>().or_raise(py)?);
         if !digests {
             create = create.without_digests();
         }
@@ -180,7 +182,7 @@ impl Writer {
         let begin = || {
             runtime::home();
             let options = runtime::options(&tesseral::Options::default())?.into_owned();
-            create.execution(options).begin(&path, format)
+            create.execution(options).begin(&path.path, format)
         };
         let session = py.detach(begin).or_raise(py)?;
         Ok(Self { session: RwLock::new(Some(session)) })

@@ -51,15 +51,17 @@ pub use tesseral_core::{
     Slice, Stat, Sum, TimeUnit, Value,
 };
 pub use tesseral_dataset::{
-    AnswerAxis, Append, Array, ArrayId, Asked, CellQuery, ChunkAdvice, Container, CopiedDataset, Create,
-    Open, Output, Overview, Point, ReadCost, Rolling, Session, StagedOutput, StatisticsQuery, TimeGroups,
-    Variable, Variables, advise, apply_repair, as_of, condition, copy_dataset, declared_field, edit,
-    edit_store, local, open, overview, overview_within, recover, repairs,
+    AnswerAxis, Append, Array, ArrayId, Asked, AsyncResult, AsyncResults, CellQuery, ChunkAdvice, Container,
+    CopiedDataset, Create, Open, Output, Overview, Point, ReadCost, Rolling, Session, StagedOutput,
+    StatisticsQuery, TimeGroups, Variable, Variables, advise, apply_repair, as_of, condition, copy_dataset,
+    declared_field, edit, edit_store, local, open, overview, overview_within, recover, remove_unfinished,
+    repairs, unfinished,
 };
 pub use tesseral_engine::kernel::summary::{StatSet, Summary};
 pub use tesseral_engine::{
     Blocks, Buffer, Cancel, CellBatch, CellOrder, CellStream, Cells, Dense, Explained, InputOrder, Options,
-    Progress, RechunkPlan, Recovered, Reduced, Summarized, TransferMethod, Verified, verify, verify_to,
+    PlannedReads, Progress, RechunkPlan, Recovered, Reduced, Summarized, TransferMethod, Verified, verify,
+    verify_to,
 };
 pub use tesseral_format::convention::{self, TextExtent};
 pub use tesseral_format::{
@@ -92,10 +94,10 @@ pub mod fold {
 
 pub mod store {
     //! Byte stores. [`Open::open_store`](crate::Open::open_store) reads from any [`Store`].
-    pub use tesseral_store::{
-        ByteRange, Bytes, LocalStore, Location, MemoryStore, ObjectInfo, ObjectKind, Profile, ReadMode,
-        Staged, StorageOptions, Store, StoreExt, Upcoming,
-    };
     #[cfg(feature = "remote")]
-    pub use tesseral_store::{RemoteStore, Traffic};
+    pub use tesseral_store::RemoteStore;
+    pub use tesseral_store::{
+        ByteRange, Bytes, CacheFolder, LocalStore, Location, MemoryStore, ObjectInfo, ObjectKind, Profile,
+        ReadMode, Staged, StorageOptions, Store, StoreExt, Traffic, Upcoming,
+    };
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tesseral::{ConvertOptions, ErrorKind, Open, Options, Overwrite, Result, StatSet};
+use tesseral::{ConvertOptions, ErrorKind, Open, Options, Output, Overwrite, Result, StatSet};
 use tesseral_store::ReadMode;
 
 /// Counts current and peak allocations.
@@ -302,7 +302,8 @@ fn recover(path: &Path, target: &Path) -> Result<()> {
     let store = open.store(path).unwrap();
     let format = tesseral::recognize(&*store)?;
     let (limits, options) = (open.format_options(), Options::default());
-    tesseral::recover(format, store, limits, target, Overwrite::Replace, &options, &mut |_| ())?;
+    let output = Output::dataset(target, format.capabilities().folder).overwrite(Overwrite::Replace);
+    tesseral::recover(format, store, limits, output, &options, &mut |_| ())?;
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use serde_json::{Value as Json, json};
 use super::block::{Block, dim_name};
 use super::{Render, Task};
 use crate::error::CliResult;
+use crate::explain;
 use crate::output::OutputStream;
 use tesseral_display::json;
 
@@ -65,7 +66,7 @@ impl Render for JsonRenderer {
     }
 
     fn end(&mut self, _: &Task<'_>, out: &mut OutputStream) -> CliResult<()> {
-        out.put(b"}\n")
+        out.put(explain::end_of_document().as_bytes())
     }
 }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use tesseral_core::{ArraySchema, Attributes, Coords, DType, Error, Result};
 use tesseral_engine::Options;
 use tesseral_format::CodecSpec;
-use tesseral_store::Durability;
+use tesseral_store::{Durability, StorageOptions};
 
 /// Options of a conversion. By default chunks, codecs and dtypes are kept as far as supported, and an existing output is an
 /// error.
@@ -51,6 +51,8 @@ pub struct ConvertOptions {
     pub overwrite: bool,
     /// Whether the output survives a loss of power once it is published.
     pub durability: Durability,
+    /// Credentials, endpoints and other settings of the target's object store. Default: those of the environment.
+    pub storage: StorageOptions,
     /// Whether completed work is kept for a later attempt, and reused.
     pub resume: Resume,
     /// Only plan.
@@ -154,6 +156,13 @@ impl ConvertOptions {
     #[must_use]
     pub fn overwrite(mut self) -> Self {
         self.overwrite = true;
+        self
+    }
+
+    /// Sets credentials, endpoints and other settings of the target's object store.
+    #[must_use]
+    pub fn storage(mut self, storage: StorageOptions) -> Self {
+        self.storage = storage;
         self
     }
 

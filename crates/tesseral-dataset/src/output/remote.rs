@@ -21,7 +21,7 @@ use tesseral_store::{
 use super::OutputKind;
 
 /// Suffix of the object that one writer of an output holds.
-const CLAIM: &str = ".tesseral-claim";
+pub(crate) const CLAIM: &str = ".tesseral-claim";
 /// Number of objects uploaded at the same time.
 const PARALLEL: usize = 8;
 /// Number of bytes copied at once.
@@ -129,7 +129,10 @@ impl<'a> Claim<'a> {
             Ok(()) => {}
             Err(e) if matches!(e.kind(), ErrorKind::InvalidRequest { .. }) => {
                 let what = format!("{output} is being created by another process");
-                let hint = format!("if no process is running, remove {} and try again", store.location());
+                let hint = format!(
+                    "if no process is running, {} is left of one that ended: remove it",
+                    store.location()
+                );
                 return Err(Error::invalid(what).hint(hint));
             }
             Err(e) => return Err(e),

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -16,13 +16,14 @@ from . import _native
 from ._array import Array
 from ._coords import OF_CONTAINER
 from ._errors import ChangedError, InvalidRequestError, NotFoundError, TesseralError, UnsupportedError
+from ._storage import Source as Place, absolute, located, resolve, without_secrets
 
 if TYPE_CHECKING:
     import xarray as xr
 
 #: Environment variable with the path of the key file of encrypted arrays.
 KEY_FILE = "TESSERAL_KEY_FILE"
-Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes]"
+Source: TypeAlias = "Place | bytes | bytearray | memoryview | IO[bytes]"
 AsOf = "int | str | datetime.datetime | np.datetime64 | tuple[Any, Any] | None"
 
 
@@ -95,6 +96,7 @@ class Pinned(NamedTuple):
     storage_options: tuple[tuple[str, str], ...] = ()
     content: bytes | None = None
     mapped: bool = True
+    cache: str | None = None
 
     def open(self) -> Container:
         if self.stamp is not None and _stamp(self.url) != self.stamp:
@@ -109,31 +111,11 @@ class Pinned(NamedTuple):
             dict(self.storage_options),
             self.content,
             self.mapped,
+            self.cache,
         )
 
     def token(self) -> tuple[Any, ...]:
         return (self.url, self.as_of, self.stamp, self.content)
-
-
-def _is_url(url: str) -> bool:
-    """Whether the source is in an object store or on a web server."""
-    scheme, separator, _ = url.partition("://")
-    return bool(separator) and len(scheme) > 1 and scheme.isalnum() and scheme != "file"
-
-
-# Parts of the names of storage options whose values are secret. Pickled handles leave them out: a worker has its own credentials.
-_SECRETS = ("key", "secret", "token", "password", "credential", "sas", "account_json", "service_account")
-
-
-def storage_settings(options: Mapping[str, Any] | None) -> dict[str, str]:
-    """Storage options as text, with those of nested `client_kwargs`, as fsspec has them."""
-    flat: dict[str, str] = {}
-    for name, value in (options or {}).items():
-        if isinstance(value, Mapping):
-            flat.update(storage_settings(value))
-        elif value is not None:
-            flat[name] = str(value)
-    return flat
 
 
 def _stamp(url: str) -> tuple[int, int] | None:
@@ -150,7 +132,7 @@ class Container(Mapping[str, Array]):
 
     def __init__(
         self,
-        url: str,
+        source: Place,
         as_of: tuple[int, int] | None,
         memory_limit: int | None,
         key: KeySource,
@@ -159,17 +141,18 @@ class Container(Mapping[str, Array]):
         storage_options: Mapping[str, Any] | None = None,
         content: bytes | None = None,
         mapped: bool = True,
+        cache: str | os.PathLike[str] | None = None,
     ) -> None:
         now = int(time.time() * 1000)
-        storage = storage_settings(storage_options)
+        url, storage = (source, {}) if content is not None and isinstance(source, str) else resolve(source, storage_options)
         self._opened: _native.Source | None = _native.Source(
-            url, as_of, memory_limit, key.read(), digests, mapped, max_expansion, storage, content
+            located(url, storage, cache), as_of, memory_limit, key.read(), digests, mapped, max_expansion, content
         )
-        path = url[7:] if url.startswith("file://") else url
-        self._url = url if _is_url(url) or content is not None else os.path.abspath(path)
+        self._url = url if content is not None else absolute(url)
         self._content = content
         self._mapped = mapped
-        self._storage = tuple((k, v) for k, v in storage.items() if not any(s in k.lower() for s in _SECRETS))
+        self._storage = tuple(without_secrets(storage).items())
+        self._cache = None if cache is None else os.fspath(cache)
         self._as_of = as_of if as_of is not None or not self._source.versions else (0, now)
         self._is_present = as_of is None
         self._stamp = None if self._source.versions or content is not None else _stamp(self._url)
@@ -197,6 +180,7 @@ class Container(Mapping[str, Array]):
             self._storage,
             self._content,
             self._mapped,
+            self._cache,
         )
 
     def _entries(self) -> dict[str, tuple[int, int]]:
@@ -429,15 +413,14 @@ def _restore(pinned: Pinned) -> Container:
 _IN_MEMORY = "<memory>"
 
 
-def _named(source: Source) -> tuple[str, bytes | None]:
-    """The path or URL of a source, and its bytes if it is not read from there."""
-    if isinstance(source, (str, os.PathLike)):
-        return os.fspath(source), None
+def _named(source: Source) -> tuple[Place, bytes | None]:
+    """Where a source is, and its bytes if it is not read from there."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         return _IN_MEMORY, bytes(source)
-    if not hasattr(source, "read"):
-        raise TypeError(f"expected a path, bytes or a binary file, not {type(source).__name__}")
-    content = source.read()
+    read = getattr(source, "read", None)
+    if isinstance(source, (str, os.PathLike)) or read is None:
+        return cast("Place", source), None
+    content = read()
     if not isinstance(content, bytes):
         raise TypeError("expected a file that was opened in binary mode")
     name = getattr(source, "name", None)
@@ -455,6 +438,7 @@ def open(
     max_expansion: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
     mapped: bool = True,
+    cache: str | os.PathLike[str] | None = None,
 ) -> Container:
     """Opens a file or folder of any supported format, detected by its content: a path, or a URL (`s3://`, `gs://`, `az://`,
     `http://`, `https://`), the bytes of a file, or an open binary file, which is read whole.
@@ -469,7 +453,11 @@ def open(
 
     `storage_options` has credentials, endpoints and other settings of object stores, with the names of fsspec or obstore; the rest
     is taken from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`). Pickled handles leave credentials out: other processes take
-    their own from the environment.
+    their own from the environment. Instead of a URL, a file or mapping of fsspec, a store of obstore, or a pair of a file system or
+    store and a path in it is accepted; it is read without these libraries, with the same settings.
+
+    `cache` is a folder that keeps bytes of objects by URL and entity tag, so that later handles and processes need not request them
+    again; by default that of the environment variable `TESSERAL_CACHE`, if it is set.
 
     `mapped=False` reads local files instead of mapping them into memory: pages of a map count as memory of the process while the system has no
     other use for it.
@@ -485,4 +473,5 @@ def open(
         storage_options,
         content,
         mapped,
+        cache,
     )

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from . import _native
 from ._array import Array
 from ._container import open as open_container
 from ._edit import log
-from ._errors import InvalidRequestError
+from ._errors import FileMissingError, InvalidRequestError, NotFoundError
+from ._storage import Source, is_url, located, resolve
 from ._write import Session, WritableArray, create
 
 # Keys of `encoding`: how CF stores the values of a variable, the extents of its chunks, and its codec.
@@ -168,7 +170,7 @@ def _typed(name: str, variable: xr.Variable) -> xr.Variable:
 
 def write(
     data: Any,
-    path: str | os.PathLike[str],
+    path: Source,
     format: str,
     *,
     append_dim: str | None = None,
@@ -180,11 +182,12 @@ def write(
 ) -> None:
     """Writes a Dataset, DataArray or DataTree to a new container, or appends it to an existing one."""
     groups = _with_encoding(groups_of(data), encoding)
-    if append_dim is not None and os.path.exists(path):
-        _append(groups, os.fspath(path), format, append_dim, options)
+    place, settings = resolve(path, options.pop("storage_options", None))
+    if append_dim is not None and _exists(place, settings):
+        _append(groups, place, settings, format, append_dim, options)
         return
     variables, attrs = encode(groups)
-    with create(path, format, **options) as session:
+    with create(place, format, storage_options=settings, **options) as session:
         for group, own in attrs.items():
             session.set_attrs(own, group=group)
         targets = [
@@ -237,21 +240,31 @@ def _store(target: WritableArray, cells: Any, start: list[int] | None = None) ->
 # Appending
 
 
-def _append(groups: Groups, path: str, format: str, dim: str, options: dict[str, Any]) -> None:
+def _exists(path: str, settings: Mapping[str, str]) -> bool:
+    if not is_url(path):
+        return os.path.exists(path)
+    try:
+        _native.recognize(located(path, settings))
+    except (FileMissingError, NotFoundError):
+        return False
+    return True
+
+
+def _append(groups: Groups, path: str, settings: Mapping[str, str], format: str, dim: str, options: dict[str, Any]) -> None:
     """Rewrites the container with the new cells after the old ones, and replaces it in one step."""
-    old = open_container(path)
+    old = open_container(path, storage_options=settings)
     if format and old.format != format:
         raise InvalidRequestError(f"the format of {path} is {old.format!r}, not {format!r}")
     stored = old.variables
     unfit = [name for name, array in stored.items() if array.sparse or array.nullable]
     if unfit:
         raise InvalidRequestError("sparse and nullable arrays cannot be appended to along a dimension: use tesseral.append", array=unfit[0])
-    if not options.get("overwrite") and max(Counter(version.array for version in log(path)).values(), default=0) > 1:
+    if not options.get("overwrite") and max(Counter(version.array for version in log(path, storage_options=settings)).values(), default=0) > 1:
         raise InvalidRequestError(f"{path} keeps earlier versions, which appending along a dimension drops: allow it with overwrite=True")
     variables, _ = encode({group: _encoded_like(dataset, group, stored) for group, dataset in groups.items()})
     new = {one.path: one for one in variables}
     _check(new, stored, groups, dim)
-    with create(path, old.format, **{**options, "overwrite": True}) as session:
+    with create(path, old.format, storage_options=settings, **{**options, "overwrite": True}) as session:
         for group, attrs in {"": old.attrs, **old.groups}.items():
             session.set_attrs(attrs, group=group)
         for row in old.history:

@@ -16,9 +16,10 @@ from ._cast import exact
 from ._coords import as_text
 from ._errors import InvalidRequestError
 from ._gather import expand
+from ._storage import Source, located, resolve
 from ._write import write
 
-Path = str | os.PathLike[str]
+Path = Source
 _Column = tuple[np.ndarray[Any, Any], "np.ndarray[Any, Any] | None", "np.ndarray[Any, Any] | None"]
 
 
@@ -64,6 +65,7 @@ def append(
     dedup: bool = False,
     sorted: bool = False,
     key: bytes | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> None:
     """Appends cells atomically to an existing container.
@@ -76,26 +78,27 @@ def append(
 
     Tensogram: arrays by name as in `tesseral.write`, with its options; they are appended as one message.
     """
-    target = os.fspath(path)
-    format = _native.recognize(target)
+    target, settings = resolve(path, storage_options)
+    place = located(target, settings)
+    format = _native.recognize(place)
     if format is not None and _native.has_messages(format):
         _append_message(target, format, data, options)
         return
     if options:
         raise TypeError(f"unexpected option {next(iter(options))!r} of append")
     # Formats without versions are rejected, regardless of the cells.
-    container = open_container(target, key=key)
+    container = open_container(target, key=key, storage_options=settings)
     target_array = container[next(iter(container)) if array is None else array]
     asked = {"region": None, "array": array, "timestamp": timestamp, "dedup": dedup, "sorted": sorted, "key": key}
     if target_array.sparse:
         if region is not None:
             raise InvalidRequestError("region cannot be given for a sparse array: its cells have coordinates", array=target_array.name)
-        _native.append(target, _columns(target_array, columns_of(data), None), asked)
+        _native.append(place, _columns(target_array, columns_of(data), None), asked)
         return
     bounds = _bounds(target_array, region)
     given = data if isinstance(data, Mapping) else {target_array._view.columns()[0][0]: data}
     shape = tuple(stop - start for start, stop in bounds)
-    _native.append(target, _columns(target_array, given, shape), {**asked, "region": bounds})
+    _native.append(place, _columns(target_array, given, shape), {**asked, "region": bounds})
 
 
 def _append_message(path: str, format: str, data: Any, options: Mapping[str, Any]) -> None:
@@ -250,14 +253,28 @@ def _encoded(cell: Any) -> bytes:
     return bytes(cell) if isinstance(cell, (bytes, bytearray)) else np.ascontiguousarray(cell).tobytes()
 
 
-def delete(path: Path, where: str, *, timestamp: int | None = None, key: bytes | None = None) -> None:
+def delete(
+    path: Path,
+    where: str,
+    *,
+    timestamp: int | None = None,
+    key: bytes | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
     """Deletes the cells that match a condition, from now or from a timestamp on. Earlier states keep them."""
-    _native.delete(os.fspath(path), where, timestamp, key)
+    _native.delete(located(path, storage_options), where, timestamp, key)
 
 
-def set_attrs(path: Path, attrs: Mapping[str, Any], *, timestamp: int | None = None, key: bytes | None = None) -> None:
+def set_attrs(
+    path: Path,
+    attrs: Mapping[str, Any],
+    *,
+    timestamp: int | None = None,
+    key: bytes | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
     """Sets attributes of an array with versions; None removes one."""
-    _native.set_attributes(os.fspath(path), dict(attrs), timestamp, key)
+    _native.set_attributes(located(path, storage_options), dict(attrs), timestamp, key)
 
 
 def consolidate(
@@ -269,6 +286,7 @@ def consolidate(
     at_most: int | None = None,
     max_bytes: int | None = None,
     key: bytes | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Consolidated:
     """Merges versions into one without changing the content. `part` is `fragments`, `commits`, `fragment_meta` or `array_meta`.
 
@@ -283,14 +301,21 @@ def consolidate(
         "max_bytes": max_bytes,
         "key": key,
     }
-    return Consolidated(*_native.consolidate(os.fspath(path), asked))
+    return Consolidated(*_native.consolidate(located(path, storage_options), asked))
 
 
-def vacuum(path: Path, part: str = "fragments", *, apply: bool = False, key: bytes | None = None) -> Vacuumed:
+def vacuum(
+    path: Path,
+    part: str = "fragments",
+    *,
+    apply: bool = False,
+    key: bytes | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Vacuumed:
     """Lists the versions that consolidation replaced; `apply` removes them."""
-    return Vacuumed(*_native.vacuum(os.fspath(path), part, not apply, key))
+    return Vacuumed(*_native.vacuum(located(path, storage_options), part, not apply, key))
 
 
-def log(path: Path, *, key: bytes | None = None) -> list[Version]:
+def log(path: Path, *, key: bytes | None = None, storage_options: Mapping[str, Any] | None = None) -> list[Version]:
     """Lists the stored versions of a source in order of time."""
-    return [Version(**version) for version in _native.versions(os.fspath(path), key)]
+    return [Version(**version) for version in _native.versions(located(path, storage_options), key)]

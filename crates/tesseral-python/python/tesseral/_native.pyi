@@ -1,21 +1,21 @@
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 __version__: str
 
+_Located = str | tuple[str, dict[str, str], str | None]
 _Bytes = np.ndarray[Any, Any]
 _Skipped = tuple[int, int, str, str]
 _Answers = tuple[list[Any], list[list[float]], list[Any] | None]
 
-def append(path: str, columns: list[Any], adding: dict[str, Any]) -> None: ...
+def append(path: _Located, columns: list[Any], adding: dict[str, Any]) -> None: ...
 def as_of(text: str) -> tuple[int, int]: ...
-def consolidate(path: str, asked: dict[str, Any]) -> tuple[list[str], list[str], list[str]]: ...
+def consolidate(path: _Located, asked: dict[str, Any]) -> tuple[list[str], list[str], list[str]]: ...
 def convert(
-    path: str, output: str, conversion: dict[str, Any], as_of: tuple[int, int] | None, key: bytes | None
+    path: _Located, output: _Located, conversion: dict[str, Any], as_of: tuple[int, int] | None, key: bytes | None
 ) -> tuple[str, list[str], int]: ...
-def declare(path: str, document: str, format: str, overwrite: bool, options: dict[str, Any] | None) -> Writer: ...
+def declare(path: _Located, document: str, format: str, overwrite: bool, options: dict[str, Any] | None) -> Writer: ...
 def decode(
     buffer: _Bytes, decoding: dict[str, Any], only: int | None = None
 ) -> tuple[dict[str, Any], list[tuple[dict[str, Any], _Bytes]]]: ...
@@ -23,9 +23,9 @@ def decode_descriptors(buffer: _Bytes, decoding: dict[str, Any]) -> tuple[dict[s
 def decode_range(
     buffer: _Bytes, index: int, ranges: list[tuple[int, int]], decoding: dict[str, Any]
 ) -> tuple[dict[str, Any], list[_Bytes]]: ...
-def delete(path: str, condition: str, timestamp: int | None, key: bytes | None) -> None: ...
+def delete(path: _Located, condition: str, timestamp: int | None, key: bytes | None) -> None: ...
 def diff(
-    left: str, right: str, arrays: list[str], max_abs_error: float | None, max_rel_error: float | None
+    left: _Located, right: _Located, arrays: list[str], max_abs_error: float | None, max_rel_error: float | None
 ) -> tuple[
     bool,
     list[tuple[str | None, str, str | None, str | None]],
@@ -37,36 +37,34 @@ def encode(metadata: Any, objects: list[tuple[dict[str, Any], _Bytes]], encoding
 def formats() -> list[tuple[str, str, list[str], bool, bool]]: ...
 def has_messages(format: str) -> bool: ...
 def join_results(parts: list[bytes]) -> bytes: ...
-def recognize(path: str) -> str | None:
+def recognize(path: _Located) -> str | None:
     """The id of the format of a file or folder, detected by its content; None if it is unknown."""
 
 def copy(
-    path: str,
-    output: str,
+    path: _Located,
+    output: _Located,
     overwrite: bool = False,
     digests: bool = True,
     key: bytes | None = None,
-    storage: Mapping[str, str] | None = None,
-    target_storage: Mapping[str, str] | None = None,
 ) -> tuple[str, int, int, int | None, int | None]: ...
 def recover(
-    path: str, output: str, overwrite: bool = False, key: bytes | None = None
+    path: _Located, output: _Located, overwrite: bool = False, key: bytes | None = None
 ) -> tuple[int, int, list[dict[str, Any]]]: ...
 def scan(buffer: _Bytes) -> tuple[list[tuple[int, int]], list[_Skipped]]: ...
-def set_attributes(path: str, changes: dict[str, Any], timestamp: int | None, key: bytes | None) -> None: ...
-def vacuum(path: str, named: str, dry_run: bool, key: bytes | None) -> tuple[list[str], int, list[tuple[str, str]]]: ...
+def set_attributes(path: _Located, changes: dict[str, Any], timestamp: int | None, key: bytes | None) -> None: ...
+def vacuum(path: _Located, named: str, dry_run: bool, key: bytes | None) -> tuple[list[str], int, list[tuple[str, str]]]: ...
 def validate(
     buffer: _Bytes, mode: str, canonical: bool
 ) -> tuple[bool, list[_Skipped], list[tuple[list[tuple[str, str, str, int | None, int | None, str]], int, bool]]]: ...
 def verify(
-    path: str,
+    path: _Located,
     deep: bool = False,
     as_of: tuple[int, int] | None = None,
     key: bytes | None = None,
     memory: int | None = None,
 ) -> tuple[str, bool, list[dict[str, Any]], int, int]: ...
 
-def versions(path: str, key: bytes | None) -> list[dict[str, Any]]: ...
+def versions(path: _Located, key: bytes | None) -> list[dict[str, Any]]: ...
 
 class Memory:
     @property
@@ -104,14 +102,13 @@ class Staged:
 class Source:
     def __init__(
         self,
-        path: str,
+        path: _Located,
         as_of: tuple[int, int] | None = None,
         memory: int | None = None,
         key: bytes | None = None,
         digests: bool = True,
         map: bool = True,
         max_expansion: int | None = None,
-        storage: dict[str, str] | None = None,
         content: bytes | None = None,
     ) -> None: ...
     def names(self) -> list[str]: ...
@@ -207,7 +204,7 @@ class View:
 class Writer:
     def __init__(
         self,
-        path: str,
+        path: _Located,
         format: str = "",
         overwrite: bool = False,
         digests: bool = True,

@@ -10,11 +10,12 @@ import numpy as np
 
 from ._edit import append, columns_of, split
 from ._errors import InvalidRequestError, TesseralError
+from ._storage import Source, resolve
 from ._write import declared
 
 
 def write_cells(
-    path: str | os.PathLike[str],
+    path: Source,
     data: Any,
     dims: str | Sequence[str],
     *,
@@ -25,6 +26,7 @@ def write_cells(
     capacity: int | None = None,
     timestamp: int | None = None,
     overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Creates a sparse TileDB array from a table: a data frame, an Arrow table, or columns by name. The columns named in `dims` are
     coordinates, the others are fields.
@@ -52,7 +54,7 @@ def write_cells(
     }
     # The array has the timestamp of its first cells.
     made = {} if timestamp is None else {"timestamp": timestamp}
-    staged = declared(path, schema, overwrite, made).stage()
+    staged = declared(path, schema, overwrite, made, storage_options).stage()
     staged_at = str(staged.path)
     try:
         append(staged_at, columns, timestamp=timestamp)
@@ -60,7 +62,7 @@ def write_cells(
         staged.abandon()
         if isinstance(error, TesseralError):
             # Use the name of the final path.
-            here, name = os.path.basename(staged_at), os.path.basename(os.fspath(path))
+            here, name = os.path.basename(staged_at), os.path.basename(resolve(path)[0].rstrip("/"))
             error.message = error.message.replace(here, name)
             error.array = name if error.array == here else error.array
         raise

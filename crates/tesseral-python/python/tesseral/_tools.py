@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from . import _native
-from ._container import storage_settings, time_range
+from ._container import time_range
+from ._storage import Source, located, resolve
 
 
 @dataclass(frozen=True)
@@ -62,34 +62,38 @@ class Recovered:
 
 
 def verify(
-    path: str | os.PathLike[str],
+    path: Source,
     *,
     deep: bool = False,
     as_of: Any = None,
     key: bytes | None = None,
     memory_limit: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Report:
     """Verifies a source: metadata, all digests, and chunks without one. `deep` decodes all chunks and compares stored statistics.
 
     Damage is reported, not raised; a file that cannot be read at all raises an exception.
     """
-    source = os.fspath(path)
-    found = _native.verify(source, deep, time_range(as_of), key, memory_limit)
+    source, settings = resolve(path, storage_options)
+    found = _native.verify(located(source, settings), deep, time_range(as_of), key, memory_limit)
     format, ok, findings, covered, uncovered = found
     return Report(source, format, ok, [Finding(**finding) for finding in findings], covered, uncovered)
 
 
 def recover(
-    path: str | os.PathLike[str],
-    output: str | os.PathLike[str],
+    path: Source,
+    output: Source,
     *,
     overwrite: bool = False,
     key: bytes | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    target_options: Mapping[str, Any] | None = None,
 ) -> Recovered:
     """Copies the intact chunks of a damaged source to a new one of the same format. Lost cells get the declared missing value, else
     NaN, else 0; each lost chunk is a finding."""
-    saved, lost, findings = _native.recover(os.fspath(path), os.fspath(output), overwrite, key)
-    return Recovered(os.fspath(output), saved, lost, [Finding(**finding) for finding in findings])
+    target, settings = resolve(output, storage_options if target_options is None else target_options)
+    saved, lost, findings = _native.recover(located(path, storage_options), located(target, settings), overwrite, key)
+    return Recovered(target, saved, lost, [Finding(**finding) for finding in findings])
 
 
 @dataclass(frozen=True)
@@ -105,8 +109,8 @@ class Copied:
 
 
 def copy(
-    source: str | os.PathLike[str],
-    target: str | os.PathLike[str],
+    source: Source,
+    target: Source,
     *,
     overwrite: bool = False,
     digests: bool = True,
@@ -119,10 +123,8 @@ def copy(
     The digests of the copy are verified before it is published; a damaged source, or one that changes meanwhile, is an error.
     `storage_options` has settings of the object store of the source, `target_options` those of the target, by default the same.
     """
-    options = storage_settings(storage_options)
-    targets = options if target_options is None else storage_settings(target_options)
-    output = os.fspath(target)
-    return Copied(output, *_native.copy(os.fspath(source), output, overwrite, digests, key, options, targets))
+    output, settings = resolve(target, storage_options if target_options is None else target_options)
+    return Copied(output, *_native.copy(located(source, storage_options), located(output, settings), overwrite, digests, key))
 
 
 @dataclass(frozen=True)
@@ -169,8 +171,8 @@ class Difference:
 
 
 def convert(
-    source: str | os.PathLike[str],
-    target: str | os.PathLike[str],
+    source: Source,
+    target: Source,
     *,
     format: str | None = None,
     arrays: Sequence[str] = (),
@@ -187,12 +189,15 @@ def convert(
     as_of: Any = None,
     key: bytes | None = None,
     memory_limit: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    target_options: Mapping[str, Any] | None = None,
 ) -> Converted:
     """Converts a source to another format, chunking or codec within bounded memory.
 
     The format is given by the file extension of the target unless it is named. `select` has selections in the syntax of `tet`
     (`"time=0:10"`), `cast` a dtype for all arrays or one by name, `fill` the value of unwritten cells, and of nulls if the target
-    does not support them. `check` reads the output again and compares every cell before publishing it.
+    does not support them. `check` reads the output again and compares every cell before publishing it. `storage_options` has settings
+    of the object store of the source, `target_options` those of the target, by default the same.
     `durability="none"` does not wait for the device: for scratch data.
     """
     chunk: str | None = None
@@ -217,19 +222,23 @@ def convert(
         "durability": durability,
         "memory": memory_limit,
     }
-    output = os.fspath(target)
-    return Converted(output, *_native.convert(os.fspath(source), output, asked, time_range(as_of), key))
+    output, settings = resolve(target, storage_options if target_options is None else target_options)
+    places = located(source, storage_options), located(output, settings)
+    return Converted(output, *_native.convert(*places, asked, time_range(as_of), key))
 
 
 def diff(
-    left: str | os.PathLike[str],
-    right: str | os.PathLike[str],
+    left: Source,
+    right: Source,
     *,
     arrays: Sequence[str] = (),
     max_abs_error: float | None = None,
     max_rel_error: float | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Difference:
-    """Compares two sources of any format: metadata, and cells bit by bit unless a tolerance is given."""
-    same, notes, values = _native.diff(os.fspath(left), os.fspath(right), list(arrays), max_abs_error, max_rel_error)
+    """Compares two sources of any format: metadata, and cells bit by bit unless a tolerance is given. `storage_options` has settings
+    of the object stores of both."""
+    sides = located(left, storage_options), located(right, storage_options)
+    same, notes, values = _native.diff(*sides, list(arrays), max_abs_error, max_rel_error)
     found = [ValueDifference(name, cells, n, None if first is None else tuple(first), most) for name, cells, n, first, most in values]
     return Difference(same, [Note(*note) for note in notes], found)

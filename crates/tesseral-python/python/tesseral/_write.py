@@ -16,6 +16,7 @@ from ._cast import exact
 from ._coords import OF_CONTAINER, as_text
 from ._errors import InvalidRequestError, UnsupportedError
 from ._gather import expand
+from ._storage import Source, absolute, located, resolve
 
 Codec = "str | Sequence[str | tuple[str, Mapping[str, Any]]] | None"
 _CHUNK = 4 << 20
@@ -218,18 +219,20 @@ class Session:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: Source,
         format: str = "",
         *,
         overwrite: bool = False,
         digests: bool = True,
         statistics: bool = False,
         durability: str = "full",
+        storage_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        self.path = os.path.abspath(path)
+        target, settings = resolve(path, storage_options)
+        self.path = absolute(target)
         self.format, _ = format_of(self.path, format)
-        self._writer = _native.Writer(os.fspath(path), format, overwrite, digests, statistics, options, durability)
+        self._writer = _native.Writer(located(target, settings), format, overwrite, digests, statistics, options, durability)
         self._arrays: list[WritableArray] = []
 
     def add(
@@ -375,18 +378,19 @@ def _text_cells(name: str, values: Any) -> list[bytes]:
 
 @overload
 def create(
-    path: str | os.PathLike[str],
+    path: Source,
     format: str = "",
     *,
     overwrite: bool = False,
     digests: bool = True,
     statistics: bool = False,
     durability: str = "full",
+    storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Session: ...
 @overload
-def create(path: str | os.PathLike[str], format: Mapping[str, Any], *, overwrite: bool = False, **options: Any) -> None: ...
-def create(path: str | os.PathLike[str], format: Any = "", *, overwrite: bool = False, **options: Any) -> Session | None:
+def create(path: Source, format: Mapping[str, Any], *, overwrite: bool = False, **options: Any) -> None: ...
+def create(path: Source, format: Any = "", *, overwrite: bool = False, **options: Any) -> Session | None:
     """Creates a container, to be used in `with`. The format is given by the file extension unless it is named: `tet`, `tensogram`,
     `tiledb`.
 
@@ -399,17 +403,23 @@ def create(path: str | os.PathLike[str], format: Any = "", *, overwrite: bool = 
     `fields` are required. `labels` of a dimension are `[{"name", "dtype", "order"}]`; `append(path, values, array=name)` fills them.
     """
     if isinstance(format, Mapping):
-        declared(path, format, overwrite, options).commit()
+        storage = options.pop("storage_options", None)
+        declared(path, format, overwrite, options, storage).commit()
         return None
     return Session(path, format, overwrite=overwrite, **options)
 
 
-def declared(path: str | os.PathLike[str], schema: Mapping[str, Any], overwrite: bool, options: Mapping[str, Any]) -> _native.Writer:
+def declared(
+    path: Source,
+    schema: Mapping[str, Any],
+    overwrite: bool,
+    options: Mapping[str, Any],
+    storage_options: Mapping[str, Any] | None = None,
+) -> _native.Writer:
     """Starts an empty array."""
-    target = os.fspath(path)
     import json
 
-    return _native.declare(target, json.dumps(schema, default=_plain), "", overwrite, dict(options))
+    return _native.declare(located(path, storage_options), json.dumps(schema, default=_plain), "", overwrite, dict(options))
 
 
 def _plain(value: Any) -> Any:
@@ -432,7 +442,7 @@ def _per_array(option: Any, name: str, names: Sequence[str]) -> Any:
 
 
 def write(
-    path: str | os.PathLike[str],
+    path: Source,
     data: Any,
     *,
     dims: Any = None,
@@ -452,7 +462,8 @@ def write(
 
     An array is anything that NumPy accepts, or has its own `dims`, `coords` and `attrs`, as in xarray; a Dataset is accepted as
     well. `dims`, `chunks`, `codec` and `fill` apply to all arrays, or are mappings by array name. `coords` is a mapping by
-    dimension. In `attrs`, a mapping under the name of an array belongs to that array, everything else to the container.
+    dimension. In `attrs`, a mapping under the name of an array belongs to that array, everything else to the container. `path` can
+    be a URL; `storage_options` has settings of its object store, as in `open`.
     """
     if hasattr(data, "data_vars"):
         from . import xarray
@@ -462,7 +473,7 @@ def write(
         xarray.write(data.assign_attrs(attrs or {}), path, format, **options)
         return
     if not isinstance(data, Mapping):
-        stem = os.path.basename(os.fspath(path)).split(".")[0]
+        stem = os.path.basename(resolve(path)[0].rstrip("/")).split(".")[0]
         data, attrs = {stem: data}, {stem: dict(attrs or {})}
     names = list(data)
     whole = {key: value for key, value in (attrs or {}).items() if not (key in names and isinstance(value, Mapping))}

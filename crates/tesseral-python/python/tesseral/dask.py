@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from . import _native
 from ._array import BLOCK, Array, block_shape
 from ._edit import append
 from ._reduce import answer, question
+from ._storage import Source, is_url, resolve
 from ._write import WritableArray, create, format_of, write
 
 __all__ = ["from_array", "reduce", "store", "store_blocks"]
@@ -86,14 +88,18 @@ def _finish(array: Array, asked: dict[str, Any], listed: bool, results: bytes, u
 _EACH = ("dims", "coords", "chunks", "codec", "fill", "attrs")
 
 
-def store(arrays: Mapping[str, da.Array], path: str | os.PathLike[str], **options: Any) -> None:
+def store(arrays: Mapping[str, da.Array], path: Source, **options: Any) -> None:
     """Writes Dask arrays by name to a new container. Options are those of `tesseral.write`.
 
     Each worker writes its blocks next to the output path, on a file system that all of them share: fragments of a TileDB array,
     parts of other formats. Once all are written, this process publishes the container. Nothing is visible before; blocks that are
     written again, after a worker failed, change nothing.
+
+    For a URL, with `storage_options` as in `tesseral.open`, blocks are written in the temporary folder (`TMPDIR`), which all workers
+    must share, and uploaded by this process.
     """
-    target, format = os.fspath(path), options.pop("format", "")
+    target, options["storage_options"] = resolve(path, options.get("storage_options"))
+    format = options.pop("format", "")
     each = {name: options.pop(name) for name in _EACH if options.get(name) is not None}
     if format_of(target, format)[1]:
         _store_fragments(arrays, target, format, each, options)
@@ -145,6 +151,8 @@ def store_blocks(array: da.Array, target: WritableArray, start: Sequence[int] | 
         array = array.rechunk(tuple(_whole(blocks, chunk) for blocks, chunk in zip(array.chunks, target.chunks)))
         how["codec"] = target.codec
     parent, name = os.path.split(target._session.path)
+    if is_url(parent):
+        parent = tempfile.gettempdir()
     # A temporary name that later writers can clean up if this process is killed.
     folder = os.path.join(parent, _native.staging_name(name))
     os.mkdir(folder)

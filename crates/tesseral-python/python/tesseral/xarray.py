@@ -19,6 +19,7 @@ from ._array import BLOCK, Array, block_shape
 from ._container import Container, open as open_container
 from ._coords import along
 from ._errors import NotFoundError, UnsupportedError
+from ._storage import Source
 
 __all__ = ["TesseralAccessor", "TesseralBackendEntrypoint", "to_netcdf", "to_tet", "to_tgm", "to_tiledb", "write"]
 
@@ -288,6 +289,7 @@ class TesseralBackendEntrypoint(BackendEntrypoint):
         key: Any = None,
         key_file: Any = None,
         storage_options: Any = None,
+        cache: Any = None,
         group: str | None = None,
     ) -> xr.Dataset:
         """Opens the variables of a group, by default the root."""
@@ -299,6 +301,7 @@ class TesseralBackendEntrypoint(BackendEntrypoint):
             key_file=key_file,
             storage_options=storage_options,
             mapped=False,
+            cache=cache,
         )
         return dataset_of(
             container,
@@ -322,6 +325,7 @@ class TesseralBackendEntrypoint(BackendEntrypoint):
         key: Any = None,
         key_file: Any = None,
         storage_options: Any = None,
+        cache: Any = None,
         **decoding: Any,
     ) -> dict[str, xr.Dataset]:
         """Opens the variables of each group by its path, or those below a named group."""
@@ -333,6 +337,7 @@ class TesseralBackendEntrypoint(BackendEntrypoint):
             key_file=key_file,
             storage_options=storage_options,
             mapped=False,
+            cache=cache,
         )
         return _datasets_of(container, group, **decoding)
 
@@ -403,27 +408,27 @@ def _by_given_names(arrays: dict[str, Array]) -> dict[str, Array]:
 # Writing
 
 
-def write(data: xr.Dataset | xr.DataArray | xr.DataTree, path: str | os.PathLike[str], format: str = "", **options: Any) -> None:
+def write(data: xr.Dataset | xr.DataArray | xr.DataTree, path: Source, format: str = "", **options: Any) -> None:
     """Writes a dataset, array or tree in any format. Options are those of the accessor."""
     _dataset.write(data, path, format, **options)
 
 
-def to_tet(data: xr.Dataset | xr.DataArray | xr.DataTree, path: str | os.PathLike[str], **options: Any) -> None:
+def to_tet(data: xr.Dataset | xr.DataArray | xr.DataTree, path: Source, **options: Any) -> None:
     """Writes `.tet`: `data.tesseral.to_tet(path)`."""
     write(data, path, "tet", **options)
 
 
-def to_tgm(data: xr.Dataset | xr.DataArray | xr.DataTree, path: str | os.PathLike[str], **options: Any) -> None:
+def to_tgm(data: xr.Dataset | xr.DataArray | xr.DataTree, path: Source, **options: Any) -> None:
     """Writes Tensogram: `data.tesseral.to_tgm(path)`."""
     write(data, path, "tensogram", **options)
 
 
-def to_tiledb(data: xr.Dataset | xr.DataArray | xr.DataTree, path: str | os.PathLike[str], **options: Any) -> None:
+def to_tiledb(data: xr.Dataset | xr.DataArray | xr.DataTree, path: Source, **options: Any) -> None:
     """Writes TileDB: `data.tesseral.to_tiledb(path)`."""
     write(data, path, "tiledb", **options)
 
 
-def to_netcdf(data: xr.Dataset | xr.DataArray | xr.DataTree, path: str | os.PathLike[str], **options: Any) -> None:
+def to_netcdf(data: xr.Dataset | xr.DataArray | xr.DataTree, path: Source, **options: Any) -> None:
     """Writes NetCDF-4: `data.tesseral.to_netcdf(path)`."""
     write(data, path, "hdf5", **options)
 
@@ -437,26 +442,26 @@ class TesseralAccessor:
     Options of all methods: `encoding` sets by variable how CF stores values (`dtype`, `scale_factor`, `add_offset`, `_FillValue`,
     `units`, `calendar`), `chunksizes` and `codec`; for a tree, keys are paths of groups, with a mapping for each. `chunks` and `codec` apply to all
     variables. `append_dim` appends to an existing container along a dimension: variables, dtypes and all other coordinates must
-    match, and labels must be new and continue the order; the container is rewritten, without its earlier versions. `overwrite` replaces an existing container. Other options are those of
-    `tesseral.create`.
+    match, and labels must be new and continue the order; the container is rewritten, without its earlier versions. `overwrite` replaces an existing container. A path can be a URL, with
+    `storage_options` as in `tesseral.open`. Other options are those of `tesseral.create`.
     """
 
     def __init__(self, data: xr.Dataset | xr.DataArray | xr.DataTree) -> None:
         self._data = data
 
-    def to_tet(self, path: str | os.PathLike[str], **options: Any) -> None:
+    def to_tet(self, path: Source, **options: Any) -> None:
         """Writes `.tet`."""
         to_tet(self._data, path, **options)
 
-    def to_tgm(self, path: str | os.PathLike[str], **options: Any) -> None:
+    def to_tgm(self, path: Source, **options: Any) -> None:
         """Writes Tensogram: one message, an object per variable."""
         to_tgm(self._data, path, **options)
 
-    def to_tiledb(self, path: str | os.PathLike[str], **options: Any) -> None:
+    def to_tiledb(self, path: Source, **options: Any) -> None:
         """Writes TileDB."""
         to_tiledb(self._data, path, **options)
 
-    def to_netcdf(self, path: str | os.PathLike[str], **options: Any) -> None:
+    def to_netcdf(self, path: Source, **options: Any) -> None:
         """Writes NetCDF-4."""
         to_netcdf(self._data, path, **options)
 

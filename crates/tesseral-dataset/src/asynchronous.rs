@@ -1,0 +1,285 @@
+//! Opening and reading for asynchronous programs.
+//!
+//! Each operation runs on a thread of its own, by the same plan, scheduler and decoders as the synchronous one. The futures and
+//! streams here only hand its results over, so that any runtime can poll them. A stream is at most two results ahead of its
+//! consumer; dropping it ends the operation after the result that is under way.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use futures_util::Stream;
+use tesseral_core::{Error, Result, Selection};
+use tesseral_engine::{CellBatch, Dense};
+
+use crate::{Array, CellQuery, Container, Open};
+
+/// Number of results that wait for the consumer.
+const AHEAD: usize = 2;
+
+/// Results of an operation, in order. Ends after the first error.
+#[derive(Debug)]
+pub struct AsyncResults<T>(Arc<Handover<T>>);
+
+#[derive(Debug)]
+struct Handover<T> {
+    state: Mutex<State<T>>,
+    /// Signaled when the consumer took a result or is gone.
+    taken: Condvar,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    ready: VecDeque<Result<T>>,
+    waker: Option<Waker>,
+    /// The operation ended.
+    ended: bool,
+    /// The consumer is gone.
+    dropped: bool,
+}
+
+impl<T> Handover<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The operation's end of a handover.
+struct Producer<T>(Arc<Handover<T>>);
+
+impl<T> Producer<T> {
+    /// Hands a result over, when there is room. Returns whether more are wanted.
+    fn put(&self, result: Result<T>) -> bool {
+        let mut state = self.0.lock();
+        while state.ready.len() >= AHEAD && !state.dropped {
+            state = self.0.taken.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let more = result.is_ok() && !state.dropped;
+        state.ready.push_back(result);
+        wake(state);
+        more
+    }
+}
+
+fn wake<T>(mut state: MutexGuard<'_, State<T>>) {
+    let waker = state.waker.take();
+    // Outside the lock: the waker can poll at once.
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+impl<T> Drop for Producer<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        if std::thread::panicking() {
+            state.ready.push_back(Err(Error::internal("an operation panicked")));
+        }
+        state.ended = true;
+        wake(state);
+    }
+}
+
+impl<T> Drop for AsyncResults<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.dropped = true;
+        state.ready.clear();
+        drop(state);
+        self.0.taken.notify_all();
+    }
+}
+
+impl<T> Stream for AsyncResults<T> {
+    type Item = Result<T>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut state = self.0.lock();
+        if let Some(result) = state.ready.pop_front() {
+            drop(state);
+            self.0.taken.notify_all();
+            return Poll::Ready(Some(result));
+        }
+        if state.ended {
+            return Poll::Ready(None);
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// The result of an operation.
+#[derive(Debug)]
+pub struct AsyncResult<T>(AsyncResults<T>);
+
+impl<T> Future for AsyncResult<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        Pin::new(&mut self.0).poll_next(context).map(|result| {
+            result.unwrap_or_else(|| Err(Error::internal("an operation ended without a result")))
+        })
+    }
+}
+
+/// Runs an operation on a thread of its own. It hands over results until it ends or no more are wanted.
+fn run<T: Send + 'static>(
+    operation: impl FnOnce(&mut dyn FnMut(T) -> bool) -> Result<()> + Send + 'static,
+) -> AsyncResults<T> {
+    let state = State { ready: VecDeque::new(), waker: None, ended: false, dropped: false };
+    let handover = Arc::new(Handover { state: Mutex::new(state), taken: Condvar::new() });
+    let producer = Producer(Arc::clone(&handover));
+    let failed = Arc::clone(&handover);
+    let work = move || {
+        if let Err(error) = operation(&mut |result| producer.put(Ok(result))) {
+            producer.put(Err(error));
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("tesseral-async".to_owned()).spawn(work) {
+        // The producer was dropped with the closure.
+        failed.lock().ready.push_back(Err(Error::io("start", "a thread", error)));
+    }
+    AsyncResults(handover)
+}
+
+/// Runs an operation with one result on a thread of its own.
+fn run_one<T: Send + 'static>(operation: impl FnOnce() -> Result<T> + Send + 'static) -> AsyncResult<T> {
+    AsyncResult(run(|put| {
+        put(operation()?);
+        Ok(())
+    }))
+}
+
+impl Open {
+    /// As [`open`](Self::open), for asynchronous programs.
+    pub fn open_async(&self, source: impl AsRef<Path>) -> AsyncResult<Container> {
+        let (open, source) = (self.clone(), source.as_ref().to_path_buf());
+        run_one(move || open.open(source))
+    }
+}
+
+impl Array {
+    /// As [`read`](Self::read), for asynchronous programs.
+    pub fn read_async(&self, selection: &Selection) -> AsyncResult<Dense> {
+        let (array, selection) = (self.clone(), selection.clone());
+        run_one(move || array.read(&selection))
+    }
+
+    /// Reads a selection [block](Self::blocks) by block, each of which needs at most `bytes` of memory: a stream of the blocks, in
+    /// row-major order, and their cells.
+    ///
+    /// ```no_run
+    /// use futures_util::StreamExt;
+    /// use tesseral::{Open, Selection};
+    ///
+    /// # async fn example() -> tesseral::Result<()> {
+    /// let container = Open::new().open_async("s3://bucket/ocean.tet").await?;
+    /// let sst = container.array("sst")?;
+    /// let all = sst.select(["time=0:12"])?;
+    /// let mut blocks = sst.blocks_async(&all, 64 << 20);
+    /// while let Some(block) = blocks.next().await {
+    ///     let (selection, cells) = block?;
+    ///     println!("{:?} {}", selection.shape(), cells.bytes().len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn blocks_async(&self, selection: &Selection, bytes: u64) -> AsyncResults<(Selection, Dense)> {
+        let (array, selection) = (self.clone(), selection.clone());
+        run(move |put| {
+            for block in array.blocks(&selection, bytes)? {
+                let cells = array.read(&block)?;
+                if !put((block, cells)) {
+                    break;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads cells as rows: a stream of the batches of a [query](Self::cells) that `build` completes.
+    pub fn batches_async(
+        &self,
+        build: impl for<'a> FnOnce(CellQuery<'a>) -> Result<CellQuery<'a>> + Send + 'static,
+    ) -> AsyncResults<CellBatch> {
+        let array = self.clone();
+        run(move |put| {
+            for batch in build(array.cells()?)?.batches()? {
+                if !put(batch?) {
+                    break;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    /// Wakes a thread that polls.
+    struct Unpark(std::thread::Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    fn next<T>(results: &mut AsyncResults<T>) -> Option<Result<T>> {
+        let waker = Arc::new(Unpark(std::thread::current())).into();
+        loop {
+            match Pin::new(&mut *results).poll_next(&mut Context::from_waker(&waker)) {
+                Poll::Ready(result) => return result,
+                Poll::Pending => std::thread::park(),
+            }
+        }
+    }
+
+    #[test]
+    fn results_come_in_order_and_end_with_the_first_error() {
+        let mut results = run(|put| {
+            for n in 0..100 {
+                assert!(put(n));
+            }
+            Err(Error::invalid("the end"))
+        });
+        for n in 0..100 {
+            assert_eq!(next(&mut results).unwrap().unwrap(), n);
+        }
+        assert!(next(&mut results).unwrap().is_err());
+        assert!(next(&mut results).is_none());
+    }
+
+    #[test]
+    fn a_dropped_stream_ends_its_operation() {
+        let made = Arc::new(AtomicUsize::new(0));
+        let (count, (send, ended)) = (Arc::clone(&made), std::sync::mpsc::channel());
+        let mut results = run(move |put| {
+            while put(()) {
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+            send.send(()).unwrap();
+            Ok(())
+        });
+        assert!(next(&mut results).is_some());
+        drop(results);
+        ended.recv().unwrap();
+        assert!(made.load(Ordering::SeqCst) <= AHEAD + 2);
+    }
+
+    #[test]
+    fn a_panic_is_an_error() {
+        let mut results: AsyncResults<()> = run(|_| panic!("planned"));
+        assert!(next(&mut results).unwrap().is_err());
+        assert!(next(&mut results).is_none());
+    }
+}

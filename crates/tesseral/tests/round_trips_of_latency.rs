@@ -1,0 +1,219 @@
+//! Dependent round trips and requests of opening, reading and summarizing when every request takes 50 ms.
+#![cfg(feature = "remote")]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::Case;
+use object_store::ObjectStore;
+use object_store::memory::InMemory;
+use object_store::throttle::{ThrottleConfig, ThrottledStore};
+use tesseral::store::{CacheFolder, RemoteStore, Store, StoreExt, Traffic};
+use tesseral::{
+    Append, Array, ArrayId, ArraySpec, Create, DType, Edit, Open, OpenOptions, Options, Overwrite, Region,
+};
+use tesseral::{Consolidate, MaintenancePart, Selection, Slice, StatSet};
+
+const LATENCY: Duration = Duration::from_millis(50);
+
+/// A machine that delays requests can part those of one round: the fewest rounds of a few attempts count.
+const ATTEMPTS: usize = 4;
+
+fn put(store: &RemoteStore, path: &Path, object: &str) {
+    if path.is_file() {
+        return store.put(object, &fs::read(path).unwrap(), Overwrite::Refuse).unwrap();
+    }
+    for entry in fs::read_dir(path).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        put(store, &entry.path(), &if object.is_empty() { name } else { format!("{object}/{name}") });
+    }
+}
+
+/// The objects below a path, in memory.
+fn uploaded(path: &Path) -> Arc<InMemory> {
+    let client = Arc::new(InMemory::new());
+    put(&RemoteStore::with_client("remote", client.clone(), "set").unwrap(), path, "");
+    client
+}
+
+fn distant(client: impl ObjectStore) -> Arc<RemoteStore> {
+    let config = ThrottleConfig {
+        wait_get_per_call: LATENCY,
+        wait_list_per_call: LATENCY,
+        wait_list_with_delimiter_per_call: LATENCY,
+        ..ThrottleConfig::default()
+    };
+    let throttled = ThrottledStore::new(client, config);
+    Arc::new(RemoteStore::with_client("remote", Arc::new(throttled), "set").unwrap())
+}
+
+fn open(store: &Arc<RemoteStore>) -> Array {
+    Open::new().open_store(Arc::clone(store) as Arc<dyn Store>).unwrap().array_at(0).unwrap()
+}
+
+/// Rounds and requests of opening, and of an operation on the array.
+fn measured(client: impl ObjectStore, operation: impl Fn(&Array)) -> [(u64, u64); 2] {
+    let client = Arc::new(client);
+    let attempt = || {
+        let store = distant(Arc::clone(&client));
+        let array = open(&store);
+        let opened = store.traffic();
+        operation(&array);
+        let done: Traffic = store.traffic().since(&opened);
+        [(opened.rounds, opened.requests), (done.rounds, done.requests)]
+    };
+    (0..ATTEMPTS).map(|_| attempt()).min_by_key(|found| found.map(|(rounds, _)| rounds)).unwrap()
+}
+
+fn create(path: &Path, format: &str, case: &Case, codec: &str) {
+    let codecs = vec![vec![codec.parse().unwrap()]];
+    let mut session = Create::new().begin(path, format).unwrap();
+    let id = session.add(&ArraySpec { codecs, ..case.spec("x") }).unwrap();
+    session.write(id, &case.cells).unwrap();
+    session.commit().unwrap();
+}
+
+fn append(path: &Path, case: &Case, y: u64) {
+    let width = case.shape[1];
+    let region = Region::new([(y, y + 1), (0, width)]);
+    let session = Append::new().region(region.clone()).begin(path).unwrap();
+    let row = width as usize * 4;
+    let at = y as usize * row;
+    session.write_region(ArrayId(0), &region, &case.cells[at..at + row]).unwrap();
+    session.commit().unwrap();
+}
+
+fn window(array: &Array) {
+    let shape = array.schema().shape().unwrap();
+    let selection = Selection::new([Slice::new(300, 302), Slice::new(3, 20)], &shape).unwrap();
+    assert_eq!(array.read(&selection).unwrap().bytes().len(), 2 * 17 * 4);
+}
+
+#[test]
+fn opening_and_reading_take_few_rounds() {
+    let folder = tempfile::tempdir().unwrap();
+    let case = Case::counting(DType::UInt32, &[640, 200], &[10, 200], "zstd");
+    for format in ["tet", "tensogram"] {
+        let path = folder.path().join(format);
+        create(&path, format, &case, "raw");
+        let [opened, read] = measured(uploaded(&path), window);
+        // The beginning, the end, and listings, because it could be a folder.
+        assert!(opened.0 == 1 && opened.1 <= 8, "{format}: {opened:?}");
+        assert!(read.0 == 1 && read.1 <= 2, "{format}: {read:?}");
+    }
+    let path = folder.path().join("array");
+    create(&path, "tiledb", &case, "zstd");
+    for y in 0..5 {
+        append(&path, &case, y);
+    }
+    let options = OpenOptions::default();
+    let edit: Box<dyn Edit> = tesseral::edit(&path, &options).unwrap();
+    edit.consolidate(&Consolidate::default()).unwrap();
+    let edit = tesseral::edit(&path, &options).unwrap();
+    edit.vacuum(MaintenancePart::Fragments, false).unwrap();
+    let [opened, read] = measured(uploaded(&path), window);
+    assert!(opened.0 <= 2 && read.0 <= 2, "{opened:?} {read:?}");
+}
+
+/// Of 1,000 fragments, a window touches two.
+#[test]
+fn a_thousand_fragments_open_in_three_rounds() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("array");
+    let case = Case::counting(DType::UInt32, &[1000, 20], &[1, 20], "raw");
+    Create::new()
+        .empty()
+        .begin(&path, "tiledb")
+        .and_then(|mut session| {
+            session.add(&case.spec("x"))?;
+            session.commit()
+        })
+        .unwrap();
+    for y in 0..1000 {
+        append(&path, &case, y);
+    }
+    let client = uploaded(&path);
+    let [opened, read] = measured(Arc::clone(&client), window);
+    assert!(opened.0 <= 3, "{opened:?}");
+    assert!(read.0 <= 2, "{read:?}");
+    let [_, stated] = measured(client, |array| {
+        let request = array.request(&Selection::all(&[1000, 20]));
+        let options = Options::default();
+        let found = tesseral_engine::summarize(array.handle(), &request, StatSet::RANGE, &options).unwrap();
+        assert!(found.from_statistics);
+    });
+    assert!(stated.0 <= 3, "{stated:?}");
+}
+
+#[test]
+fn a_cache_answers_what_did_not_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = CacheFolder::new(folder.path().join("cache"));
+    let case = Case::counting(DType::UInt32, &[640, 200], &[10, 200], "zstd");
+    let all = Selection::all(&[640, 200]);
+    for format in ["tet", "tiledb", "zarr"] {
+        let path = folder.path().join(format);
+        create(&path, format, &case, "raw");
+        let client = uploaded(&path);
+        let store = || {
+            let store = RemoteStore::with_client(format, client.clone(), "set").unwrap();
+            Arc::new(store.with_cache(&kept))
+        };
+        let read = |store: &Arc<RemoteStore>| open(store).read(&all).unwrap().bytes().to_vec();
+        let first = store();
+        assert_eq!(read(&first), case.cells);
+        let second = store();
+        assert_eq!(read(&second), case.cells);
+        let (first, second) = (first.traffic(), second.traffic());
+        // Bytes of the first contact are always requested.
+        assert!(second.cached > 0 && second.bytes < first.bytes / 2, "{format}: {first:?} {second:?}");
+        // Another content under the same names.
+        let other = Case::counting(DType::Int32, &[640, 200], &[20, 200], "zstd");
+        let again = folder.path().join("again");
+        create(&again, format, &other, "raw");
+        let writer = RemoteStore::with_client(format, client.clone(), "set").unwrap();
+        writer.remove_all("").unwrap();
+        put(&writer, &again, "");
+        assert_eq!(open(&store()).schema().fields[0].dtype, DType::Int32);
+        assert_eq!(read(&store()), other.cells, "{format}");
+        if again.is_dir() { fs::remove_dir_all(&again).unwrap() } else { fs::remove_file(&again).unwrap() }
+    }
+}
+
+#[test]
+fn asynchronous_reads_equal_the_others() {
+    use futures_util::StreamExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.tet");
+    let case = Case::counting(DType::UInt32, &[640, 200], &[10, 200], "zstd");
+    create(&path, "tet", &case, "zstd");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let container = Open::new().open_async(&path).await.unwrap();
+        let array = container.array_at(0).unwrap();
+        let all = Selection::all(&[640, 200]);
+        assert_eq!(array.read_async(&all).await.unwrap().bytes(), case.cells);
+        let (mut cells, mut count) = (Vec::new(), 0);
+        let mut blocks = array.blocks_async(&all, 64 << 10);
+        while let Some(block) = blocks.next().await {
+            cells.extend_from_slice(block.unwrap().1.bytes());
+            count += 1;
+        }
+        assert_eq!(cells, case.cells);
+        assert!(count > 4);
+        let mut rows = 0;
+        let mut batches = array.batches_async(|query| query.filter("x >= 127000"));
+        while let Some(batch) = batches.next().await {
+            rows += batch.unwrap().rows;
+        }
+        assert_eq!(rows, 1000);
+        assert!(Open::new().open_async(folder.path().join("none")).await.is_err());
+    });
+}
