@@ -85,3 +85,19 @@ browser_env() {
         cp "$ROOT/tests/browser/package.json" "$TARGET/browser/installed.json"
     fi
 }
+
+# Install the Azure server of the tests, if npm is available; names it in TESSERAL_AZURITE.
+azure_server() {
+    local folder="$TARGET/tools/azurite" wanted="azurite@3.37.0"
+    if ! command -v npm >/dev/null 2>&1; then
+        say "no npm: tests with an Azure server are skipped"
+        return 0
+    fi
+    if [ "$(cat "$folder/installed" 2>/dev/null)" != "$wanted" ]; then
+        say "installing $wanted"
+        mkdir -p "$folder"
+        npm install --silent --no-audit --no-fund --prefix "$folder" "$wanted"
+        echo "$wanted" >"$folder/installed"
+    fi
+    export TESSERAL_AZURITE="$folder/node_modules/azurite/dist/src/blob/main.js"
+}

@@ -1,0 +1,597 @@
+"""Object stores under stress: faults of servers and connections, killed writers, large objects, caches, numbers of requests."""
+
+import http.server
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from support import TET, tet
+
+pytest.importorskip("moto.server")
+boto3 = pytest.importorskip("boto3")
+
+BUCKET = "bucket"
+SHAPE = (40, 50, 60)
+
+
+@pytest.fixture(scope="module")
+def s3():
+    """An S3 server and the environment that reaches it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            break
+        except ConnectionRefusedError:
+            assert server.poll() is None, "the S3 server ended"
+            time.sleep(0.05)
+    settings = {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": "someone",
+        "AWS_SECRET_ACCESS_KEY": "hidden-password",
+        "AWS_REGION": "us-east-1",
+    }
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    client = boto3.client("s3", endpoint_url=settings["AWS_ENDPOINT_URL"], region_name="us-east-1")
+    client.create_bucket(Bucket=BUCKET)
+    yield client
+    for name, value in before.items():
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
+    server.kill()
+    server.wait()
+
+
+@pytest.fixture(scope="module")
+def cube():
+    return np.random.default_rng(7).normal(size=SHAPE).astype("float32")
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory, cube):
+    """The same cube in every format."""
+    folder = tmp_path_factory.mktemp("stores")
+    np.save(folder / "cube.npy", cube)
+    for name in ["cube.tet", "cube.tgm", "cube.tdb"]:
+        tet("convert", folder / "cube.npy", folder / name, *([] if name.endswith(".tgm") else ["--chunk", "8,10,60"]))
+    return folder
+
+
+def keys(client, prefix):
+    return sorted(entry["Key"] for entry in client.list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", []))
+
+
+# A server of which every fault can be requested, for web servers and for S3 (path style, without checks of signatures).
+
+
+class Content:
+    """Bytes that are made when they are read: parts of other bytes, repeated."""
+
+    def __init__(self, part, times):
+        self.part, self.times = part, times
+
+    def __len__(self):
+        return len(self.part) * self.times
+
+    def __getitem__(self, wanted):
+        start, stop, _ = wanted.indices(len(self))
+        first, last = start // len(self.part), -(-stop // len(self.part))
+        return (self.part * (last - first))[start - first * len(self.part) : stop - first * len(self.part)]
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """Serves objects by ranges, after a latency, and with a fault in some of the answers."""
+
+    protocol_version = "HTTP/1.1"
+    objects = {}
+    fault = None
+    latency = 0.0
+
+    def log_message(self, *arguments):
+        pass
+
+    def handle(self):
+        try:
+            super().handle()
+        except (ConnectionError, TimeoutError):
+            pass
+
+    def answer(self, status, body=b"", **headers):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def do_HEAD(self):
+        self.do_GET()
+
+    def do_GET(self):
+        kind = type(self)
+        with kind.lock:
+            kind.served += 1
+            number = kind.served
+        time.sleep(kind.latency)
+        path, _, query = self.path.partition("?")
+        if "list-type=2" in query:
+            return self.answer(200, kind.listing, Content_Type="application/xml")
+        content = kind.objects.get(path)
+        if content is None:
+            return self.answer(404)
+        etag = '"one"'
+        if kind.fault == "storm" and number <= 24 and number % 4:
+            return self.answer(503)
+        if kind.fault == "expired" and number > 4:
+            return self.answer(403, b"<Error><Code>ExpiredToken</Code></Error>")
+        if kind.fault == "replaced" and number > 4:
+            etag = '"two"'
+        if self.headers.get("If-Match", etag) != etag:
+            return self.answer(412)
+        start, end, status, headers = 0, len(content), 200, {}
+        asked = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
+        if asked:
+            first, last = asked.groups()
+            start = int(first) if first else max(0, len(content) - int(last))
+            end = min(len(content), int(last) + 1) if first and last else len(content)
+            status, headers = 206, {"Content_Range": f"bytes {start}-{end - 1}/{len(content)}"}
+        headers |= {"ETag": etag, "Last_Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
+        if self.command == "HEAD":
+            self.send_response(200)
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.send_header("Content-Length", str(len(content)))
+            return self.end_headers()
+        body = content[start:end]
+        slow = kind.fault == "trickle" and number % 3 == 2
+        if kind.fault in ("cut", "reset") and number % 2 or slow:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body[: len(body) // 2])
+            self.wfile.flush()
+            if slow:
+                # A byte now and then, for longer than the client waits.
+                for byte in body[len(body) // 2 :][:40]:
+                    time.sleep(0.1)
+                    self.wfile.write(bytes([byte]))
+            self.close_connection = True
+            if kind.fault == "reset":
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            self.connection.close()
+            return None
+        return self.answer(status, body, **headers)
+
+
+@pytest.fixture
+def serve():
+    """A function that serves objects by path and returns the class of the server's handler, with its address."""
+    servers = []
+
+    def start(objects, **settings):
+        empty = b'<?xml version="1.0"?><ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>'
+        attributes = {"objects": objects, "served": 0, "lock": threading.Lock(), "listing": empty, **settings}
+        handler = type("Handler", (Server,), attributes)
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        handler.address = f"http://127.0.0.1:{server.server_port}"
+        return handler
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def environment(address, **more):
+    return {
+        **os.environ,
+        "AWS_ENDPOINT_URL": address,
+        "AWS_ACCESS_KEY_ID": "someone",
+        "AWS_SECRET_ACCESS_KEY": "hidden-password",
+        "AWS_REGION": "us-east-1",
+        **more,
+    }
+
+
+def run(*arguments, env=None):
+    return subprocess.run([TET, *map(str, arguments)], capture_output=True, env=env, timeout=120)
+
+
+def both(server, name):
+    """The same object by both protocols: URL and environment."""
+    web = {**os.environ, "TESSERAL_HTTP_TIMEOUT": "1s"}
+    return [
+        (f"{server.address}/bucket/{name}", web),
+        (f"s3://bucket/{name}", environment(server.address, AWS_TIMEOUT="1s")),
+    ]
+
+
+@pytest.mark.parametrize("fault", ["cut", "reset", "storm", "trickle"])
+def test_reads_survive_faults_of_both_protocols(serve, local, cube, fault):
+    for index in range(2):
+        server = serve({"/bucket/cube.tet": (local / "cube.tet").read_bytes()}, fault=fault)
+        url, env = both(server, "cube.tet")[index]
+        done = run("cat", url, "--raw", env=env)
+        assert (done.returncode, done.stdout == cube.tobytes()) == (0, True), (url, done.stderr)
+
+
+@pytest.mark.parametrize(("fault", "code"), [("replaced", 8), ("expired", 3)])
+def test_changes_and_expired_credentials_are_errors(serve, local, tmp_path, fault, code):
+    for index in range(2):
+        server = serve({"/bucket/cube.tet": (local / "cube.tet").read_bytes()}, fault=fault)
+        url, env = both(server, "cube.tet")[index]
+        done = run("convert", url, tmp_path / "out.npy", env=env)
+        assert done.returncode == code, (url, done.stderr)
+        assert not (tmp_path / "out.npy").exists()
+
+
+def explained(*arguments, env=None):
+    done = run(*arguments, "--explain", "--json", env=env)
+    assert done.returncode == 0, done.stderr
+    assert b"explain: counted" in done.stderr
+    return json.loads(done.stdout)["explain"]
+
+
+def test_rounds_are_explained_before_and_after(serve, local):
+    content = {"/bucket/cube.tet": (local / "cube.tet").read_bytes()}
+    server = serve(content, latency=0.05)
+    url, env = both(server, "cube.tet")[1]
+    opened = explained("info", url, env=env)
+    assert opened["planned"]["requests"] == 0
+    # The beginning, the end, and a listing, because it could be a folder.
+    assert (opened["counted"]["rounds"], opened["counted"]["requests"]) == (1, 3)
+    served = server.served
+    window = explained("cat", url, "0=3:9", env=env)
+    assert window["planned"]["rounds"] == 1
+    assert window["counted"]["rounds"] <= 2
+    assert window["counted"]["requests"] == server.served - served
+    assert window["counted"]["requests"] == 3 + window["planned"]["requests"]
+    assert window["counted"]["bytes"] >= window["planned"]["bytes"] > 0
+    # Files of this machine need no requests.
+    here = explained("stat", local / "cube.tet")
+    assert here["counted"]["requests"] == here["planned"]["requests"] == 0
+
+
+def test_metadata_of_a_gigabyte_takes_three_rounds(serve, tmp_path):
+    np.save(tmp_path / "field.npy", np.zeros((512, 1024), "float64"))
+    tet("convert", tmp_path / "field.npy", tmp_path / "one.tgm", "--codec", "raw")
+    message = (tmp_path / "one.tgm").read_bytes()
+    content = Content(message, -(-(1 << 30) // len(message)))
+    server = serve({"/bucket/large.tgm": content}, latency=0.05)
+    url, env = both(server, "large.tgm")[1]
+    counted = explained("info", url, env=env)["counted"]
+    assert counted["rounds"] <= 3, counted
+    assert counted["bytes"] < 64 << 20
+
+
+def test_a_cache_is_shared_and_never_serves_a_changed_object(s3, local, tmp_path, cube):
+    cache = tmp_path / "cache"
+    url = f"s3://{BUCKET}/cached/cube.tet"
+    s3.upload_file(str(local / "cube.tet"), BUCKET, "cached/cube.tet")
+    command = ["cat", url, "--raw", "--cache", cache]
+    # Several processes fill it at the same time.
+    running = [subprocess.Popen([TET, *map(str, command)], stdout=subprocess.PIPE) for _ in range(4)]
+    assert all(process.communicate(timeout=60)[0] == cube.tobytes() for process in running)
+    done = run(*command, "--explain")
+    assert done.stdout == cube.tobytes() and b"from the cache" in done.stderr
+    by_environment = run("cat", url, "--raw", "--explain", env={**os.environ, "TESSERAL_CACHE": str(cache)})
+    assert by_environment.stdout == cube.tobytes() and b"from the cache" in by_environment.stderr
+    # Damaged entries are not used.
+    for path in cache.rglob("*"):
+        if path.is_file():
+            held = bytearray(path.read_bytes())
+            held[-1] ^= 1
+            path.write_bytes(held)
+    assert run(*command).stdout == cube.tobytes()
+    np.save(tmp_path / "other.npy", cube + 1)
+    tet("convert", tmp_path / "other.npy", tmp_path / "other.tet", "--chunk", "8,10,60")
+    s3.upload_file(str(tmp_path / "other.tet"), BUCKET, "cached/cube.tet")
+    assert run(*command).stdout == (cube + 1).tobytes()
+    # The size is limited.
+    small = tmp_path / "small"
+    run("cat", url, "--raw", "--cache", small, "--cache-size", "200kB")
+    assert sum(path.stat().st_size for path in small.rglob("*") if path.is_file()) <= 200_000
+    assert run("cat", url, "--cache-size", "200kB").returncode == 2
+
+
+def test_large_objects_are_uploaded_in_parts(s3, tmp_path):
+    cells = np.random.default_rng(3).integers(0, 2**63, (80, 1 << 17), "int64")
+    np.save(tmp_path / "large.npy", cells)
+    tet("convert", tmp_path / "large.npy", tmp_path / "large.tet", "--chunk", "10,131072", "--codec", "raw")
+    url = f"s3://{BUCKET}/large/large.tet"
+    tet("cp", tmp_path / "large.tet", url)
+    assert keys(s3, "large/") == ["large/large.tet"]
+    assert s3.head_object(Bucket=BUCKET, Key="large/large.tet")["ContentLength"] > 64 << 20
+    tet("cp", url, tmp_path / "back.tet")
+    assert (tmp_path / "back.tet").read_bytes() == (tmp_path / "large.tet").read_bytes()
+    tet("cp", tmp_path / "large.tet", url, code=2)
+    tet("cp", tmp_path / "large.tet", url, "-f")
+
+
+@pytest.mark.parametrize("name", ["killed.tet", "killed.tdb"])
+def test_a_killed_writer_leaves_nothing_visible_and_repair_lists_the_rest(s3, local, tmp_path, name):
+    """The writer is killed at several moments of its upload, which a proxy in front of the server stops."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    target = ("127.0.0.1", int(os.environ["AWS_ENDPOINT_URL"].rpartition(":")[2]))
+    state = {"puts": 0, "stop": 0, "process": None}
+
+    def pump(source, sink, counted):
+        try:
+            while data := source.recv(1 << 16):
+                if counted:
+                    state["puts"] += data.count(b"PUT /")
+                    if state["puts"] >= state["stop"]:
+                        state["process"].send_signal(signal.SIGKILL)
+                        break
+                sink.sendall(data)
+        except OSError:
+            pass
+        for end in (source, sink):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def accept():
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(target)
+            threading.Thread(target=pump, args=(client, server, True), daemon=True).start()
+            threading.Thread(target=pump, args=(server, client, False), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    proxied = environment(f"http://127.0.0.1:{listener.getsockname()[1]}")
+    killed = 0
+    for stop in range(2, 7):
+        key = f"kill/{stop}/{name}/{name}"
+        url = f"s3://{BUCKET}/{key}"
+        state.update(puts=0, stop=stop)
+        state["process"] = subprocess.Popen(
+            [TET, "convert", str(local / "cube.tet"), url], env=proxied, stderr=subprocess.PIPE, cwd=tmp_path
+        )
+        state["process"].communicate(timeout=60)
+        if state["process"].returncode == 0:
+            break
+        killed += 1
+        assert state["process"].returncode == -signal.SIGKILL
+        seen = run("info", url).returncode
+        assert seen in (0, 3, 4), seen
+        if seen == 0:
+            # The last object was sent.
+            tet("diff", local / "cube.tet", url)
+            continue
+        listed = json.loads(tet("repair", url, "--json"))
+        assert [step["code"] for step in listed["repairs"]] == ["unfinished_upload"], listed
+        tet("convert", local / "cube.tet", url, code=2)
+        tet("repair", url, "--apply", "unfinished_upload")
+        assert keys(s3, key) == []
+        tet("convert", local / "cube.tet", url)
+        tet("diff", local / "cube.tet", url)
+    listener.close()
+    assert killed >= 1
+
+
+def test_python_writes_by_url_with_given_settings(s3, local, cube, tmp_path, monkeypatch):
+    tesseral = pytest.importorskip("tesseral")
+    xarray = pytest.importorskip("xarray")
+    dask = pytest.importorskip("dask.array")
+    import tesseral.dask
+    import tesseral.xarray
+    endpoint = os.environ["AWS_ENDPOINT_URL"]
+    options = {"key": "someone", "secret": "hidden-password", "endpoint_url": endpoint, "client_kwargs": {"region_name": "us-east-1"}}
+    for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.delenv(name)
+    base = f"s3://{BUCKET}/python"
+
+    def opened(path, **more):
+        return tesseral.open(path, storage_options=options, **more)
+
+    tesseral.write(f"{base}/a.tet", {"a": cube}, storage_options=options)
+    np.testing.assert_array_equal(opened(f"{base}/a.tet")["a"][:], cube)
+    with tesseral.create(f"{base}/b.tdb", storage_options=options) as session:
+        session.add("a", values=cube, chunks=(8, 10, 60))
+    tesseral.append(f"{base}/b.tdb", np.zeros((8, 50, 60), "float32"), region=np.s_[0:8], timestamp=None, storage_options=options)
+    tesseral.set_attrs(f"{base}/b.tdb", {"title": "x"}, storage_options=options)
+    assert len(tesseral.log(f"{base}/b.tdb", storage_options=options)) >= 2
+    tesseral.consolidate(f"{base}/b.tdb", storage_options=options)
+    tesseral.vacuum(f"{base}/b.tdb", apply=True, storage_options=options)
+    expected = cube.copy()
+    expected[0:8] = 0
+    with opened(f"{base}/b.tdb") as container:
+        np.testing.assert_array_equal(container[next(iter(container))][:], expected)
+    tesseral.convert(f"{base}/a.tet", f"{base}/c.tgm", storage_options=options)
+    assert not tesseral.diff(f"{base}/a.tet", f"{base}/c.tgm", storage_options=options)
+    tesseral.copy(f"{base}/a.tet", f"{base}/d.tet", storage_options=options)
+    assert tesseral.verify(f"{base}/d.tet", storage_options=options).ok
+    tesseral.recover(f"{base}/a.tet", f"{base}/e.tet", storage_options=options)
+    assert not tesseral.diff(f"{base}/a.tet", f"{base}/e.tet", storage_options=options)
+    dataset = xarray.Dataset({"a": (("t", "y", "x"), cube)}, {"t": np.arange(40)})
+    for write, end in (("to_tet", "tet"), ("to_tiledb", "tdb")):
+        getattr(dataset.tesseral, write)(f"{base}/x.{end}", storage_options=options)
+        again = xarray.open_dataset(f"{base}/x.{end}", engine="tesseral", chunks={}, storage_options=options)
+        xarray.testing.assert_identical(again.compute(), dataset)
+    later = dataset.assign_coords(t=np.arange(40, 80))
+    later.tesseral.to_tet(f"{base}/x.tet", append_dim="t", storage_options=options)
+    again = xarray.open_dataset(f"{base}/x.tet", engine="tesseral", storage_options=options)
+    xarray.testing.assert_identical(again.compute(), xarray.concat([dataset, later], "t"))
+    blocks = dask.from_array(cube, chunks=(8, 50, 60))
+    for end in ("tet", "tdb"):
+        tesseral.dask.store({"a": blocks}, f"{base}/dask.{end}", storage_options=options)
+        with opened(f"{base}/dask.{end}") as container:
+            np.testing.assert_array_equal(container[next(iter(container))][:], cube)
+    frame = {"x": np.arange(10, dtype="int64"), "v": np.arange(10.0)}
+    tesseral.write_cells(f"{base}/table.tdb", frame, "x", storage_options=options)
+    tesseral.delete(f"{base}/table.tdb", "v > 5", storage_options=options)
+    with opened(f"{base}/table.tdb") as container:
+        assert len(container[next(iter(container))].to_arrow()) == 6
+    with opened(f"{base}/a.tet", cache=tmp_path / "cache") as container:
+        np.testing.assert_array_equal(container["a"][:], cube)
+    assert any((tmp_path / "cache").rglob("*-*"))
+
+
+def test_file_systems_and_stores_of_other_libraries_are_sources(s3, local, cube, monkeypatch):
+    import pickle
+
+    tesseral = pytest.importorskip("tesseral")
+    endpoint = os.environ["AWS_ENDPOINT_URL"]
+    s3.upload_file(str(local / "cube.tet"), BUCKET, "others/cube.tet")
+    for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.delenv(name)
+    import fsspec
+    import obstore.store
+
+    class FileSystem(fsspec.AbstractFileSystem):
+        """Has the names and settings of s3fs, whose requirements exclude those of the server."""
+
+        protocol = ("s3", "s3a")
+
+    given = {"key": "someone", "secret": "hidden-password", "endpoint_url": endpoint, "use_listings_cache": False}
+    fs = FileSystem(**given, client_kwargs={"region_name": "us-east-1", "verify": True})
+    settings = {"access_key_id": "someone", "secret_access_key": "hidden-password", "endpoint": endpoint, "region": "us-east-1"}
+    store = obstore.store.S3Store(BUCKET, prefix="others", config=settings, client_options={"allow_http": True})
+    path = f"{BUCKET}/others/cube.tet"
+    sources = [(fs, path), fs.get_mapper(path), fsspec.core.OpenFile(fs, path), (store, "cube.tet")]
+    sources.append(obstore.store.S3Store(BUCKET, prefix="others/cube.tet", config=settings, client_options={"allow_http": True}))
+    sources.append((obstore.store.LocalStore(local), "cube.tet"))
+    sources += [fsspec.open(f"file://{local / 'cube.tet'}"), (fsspec.filesystem("file"), str(local / "cube.tet"))]
+    for source in sources:
+        with tesseral.open(source) as container:
+            np.testing.assert_array_equal(container[next(iter(container))][:], cube)
+            assert b"hidden-password" not in pickle.dumps(container)
+    with pytest.raises(tesseral.UnsupportedError):
+        tesseral.open((fsspec.filesystem("memory"), "x"))
+    with pytest.raises(TypeError):
+        tesseral.open(7)
+
+
+@pytest.fixture(scope="module")
+def azure(tmp_path_factory):
+    """An Azure server, as `scripts/test` installs it, and the environment that reaches it."""
+    script = os.environ.get("TESSERAL_AZURITE")
+    if not script or not shutil.which("node"):
+        pytest.skip("needs Azurite, which scripts/test installs where npm is available")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    folder = tmp_path_factory.mktemp("azure")
+    server = subprocess.Popen(
+        ["node", script, "--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", folder, "--skipApiVersionCheck", "--silent"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            break
+        except ConnectionRefusedError:
+            assert server.poll() is None, "the Azure server ended"
+            time.sleep(0.05)
+    # The public account of every such server.
+    account = "devstoreaccount1"
+    key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+    endpoint = f"http://127.0.0.1:{port}/{account}"
+    yield {"AZURE_STORAGE_ACCOUNT_NAME": account, "AZURE_STORAGE_ACCOUNT_KEY": key, "AZURE_STORAGE_ENDPOINT": endpoint}, port
+    server.kill()
+    server.wait()
+
+
+def create_container(settings, port, name):
+    """Creates a container by a signed request."""
+    import base64
+    import hashlib
+    import hmac
+    import http.client
+
+    account, now = settings["AZURE_STORAGE_ACCOUNT_NAME"], time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())
+    lines = ["PUT", *[""] * 11, f"x-ms-date:{now}", "x-ms-version:2021-08-06", f"/{account}/{account}/{name}", "restype:container"]
+    key = base64.b64decode(settings["AZURE_STORAGE_ACCOUNT_KEY"])
+    signature = base64.b64encode(hmac.new(key, "\n".join(lines).encode(), hashlib.sha256).digest()).decode()
+    headers = {"x-ms-date": now, "x-ms-version": "2021-08-06", "Authorization": f"SharedKey {account}:{signature}"}
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("PUT", f"/{account}/{name}?restype=container", headers={**headers, "Content-Length": "0"})
+    assert connection.getresponse().status == 201
+
+
+def test_azure_reads_writes_and_appends(azure, local, tmp_path):
+    settings, port = azure
+    create_container(settings, port, "data")
+    env = {**os.environ, **settings}
+    for name in ["cube.tet", "cube.tgm", "cube.tdb"]:
+        url = f"az://data/{name}"
+        for command in (["convert", local / name, url], ["verify", url], ["diff", local / name, url]):
+            done = run(*command, env=env)
+            assert done.returncode == 0, (command, done.stderr)
+        assert run("convert", local / name, url, env=env).returncode == 2
+    racers = [subprocess.Popen([TET, "convert", str(local / "cube.tet"), "az://data/race.tet"], env=env, stderr=subprocess.DEVNULL) for _ in range(3)]
+    assert sorted(process.wait(timeout=60) == 0 for process in racers) == [False, False, True]
+    done = run("consolidate", "az://data/cube.tdb", env=env)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_proxy_and_certificates_are_taken_from_the_settings(serve, local):
+    content = (local / "cube.tet").read_bytes()
+    # A proxy gets the whole URL: here it is the server itself.
+    server = serve({"http://nowhere.invalid/bucket/cube.tet": content})
+    env = {**os.environ, "http_proxy": server.address, "HTTP_PROXY": server.address, "NO_PROXY": "", "no_proxy": ""}
+    done = run("info", "http://nowhere.invalid/bucket/cube.tet", env=env)
+    assert done.returncode == 0, done.stderr
+    assert server.served > 0
+
+
+@pytest.fixture
+def tls(tmp_path, local):
+    """A web server whose certificate is signed by an authority that no system knows."""
+    import ssl
+
+    if not shutil.which("openssl"):
+        pytest.skip("needs openssl to make certificates")
+
+    def openssl(*arguments):
+        subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
+
+    authority, key, request, certificate = (tmp_path / name for name in ("ca.pem", "ca.key", "server.csr", "server.pem"))
+    constraints = ["-addext", "basicConstraints=critical,CA:TRUE"]
+    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", 2, "-keyout", key, "-out", authority, "-subj", "/CN=authority", *constraints)
+    openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", tmp_path / "server.key", "-out", request, "-subj", "/CN=localhost")
+    (tmp_path / "names").write_text("subjectAltName=DNS:localhost\n")
+    openssl("x509", "-req", "-in", request, "-CA", authority, "-CAkey", key, "-days", 2, "-out", certificate, "-extfile", tmp_path / "names")
+    handler = type("Handler", (Server,), {"objects": {"/cube.tet": (local / "cube.tet").read_bytes()}, "served": 0, "lock": threading.Lock()})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, tmp_path / "server.key")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"https://localhost:{server.server_port}/cube.tet", authority
+    server.shutdown()
+
+
+def test_certificates_of_an_own_authority_are_accepted(tls, cube):
+    url, authority = tls
+    done = run("cat", url, "--raw", env={**os.environ, "SSL_CERT_FILE": str(authority), "NO_PROXY": "localhost"})
+    assert (done.returncode, done.stdout == cube.tobytes()) == (0, True), done.stderr
