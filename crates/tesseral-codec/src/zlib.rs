@@ -4,7 +4,7 @@ use std::io::Read;
 
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, GzBuilder, Status};
-use tesseral_core::{Error, Result};
+use tesseral_core::{Error, Result, alloc};
 
 use crate::stream::{self, Admit};
 
@@ -52,6 +52,48 @@ fn compression(level: i32) -> Compression {
     u32::try_from(level).map_or_else(|_| Compression::default(), |level| Compression::new(level.min(9)))
 }
 
+/// Decodes the first bytes of a deflate stream, at most `len`; fewer if the stream or its bytes end before.
+///
+/// # Errors
+/// `Codec` when the stream is damaged.
+pub fn inflate_prefix(src: &[u8], len: usize) -> Result<Vec<u8>> {
+    let mut out = alloc::zeroed("the first bytes of a deflate stream", len)?;
+    let mut stream = Decompress::new(false);
+    let status = stream.decompress(src, &mut out, FlushDecompress::None);
+    // Bytes that end inside the stream make no progress in the end.
+    if let Err(e) = status
+        && stream.total_out() == 0
+    {
+        return Err(Error::codec("deflate", e));
+    }
+    out.truncate(usize::try_from(stream.total_out()).unwrap_or(len));
+    Ok(out)
+}
+
+/// Decodes a deflate stream whose output fills `head` and then `dst` exactly.
+///
+/// # Errors
+/// `Codec` when the stream is damaged or the output has another length.
+pub fn inflate_into(src: &[u8], head: &mut [u8], dst: &mut [u8]) -> Result<()> {
+    let expected = head.len() as u64 + dst.len() as u64;
+    let mut stream = Decompress::new(false);
+    let damaged = |e| Error::codec("deflate", e);
+    let mut status = Status::Ok;
+    if !head.is_empty() {
+        status = stream.decompress(src, head, FlushDecompress::None).map_err(damaged)?;
+    }
+    if stream.total_out() == head.len() as u64 && status != Status::StreamEnd {
+        let read = usize::try_from(stream.total_in()).unwrap_or(usize::MAX);
+        let rest = src.get(read..).unwrap_or_default();
+        status = stream.decompress(rest, dst, FlushDecompress::Finish).map_err(damaged)?;
+    }
+    if status != Status::StreamEnd || stream.total_out() != expected {
+        let detail = format!("expected {expected} bytes, decoded {}", stream.total_out());
+        return Err(Error::codec("deflate", detail));
+    }
+    Ok(())
+}
+
 /// Decodes gzip members whose output fills `dst` exactly.
 ///
 /// # Errors
@@ -80,6 +122,30 @@ pub fn encode_gzip(src: &[u8], level: i32, out: &mut Vec<u8>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn deflate_streams_decode_into_their_length_only() {
+        let src: Vec<u8> = (0..9000_u32).flat_map(|i| (i / 7).to_le_bytes()).collect();
+        let mut packed = Vec::new();
+        encode(&src, 6, &mut packed).unwrap();
+        // The stream is between the header and the checksum of zlib.
+        let stream = &packed[2..packed.len() - 4];
+        for head in [0, 100, src.len()] {
+            let (mut first, mut rest) = (vec![0; head], vec![0; src.len() - head]);
+            inflate_into(stream, &mut first, &mut rest).unwrap();
+            assert_eq!([first, rest].concat(), src);
+        }
+        for len in [src.len() - 1, src.len() + 1] {
+            assert!(inflate_into(stream, &mut [0; 10], &mut vec![0; len - 10]).is_err(), "{len}");
+        }
+        for len in (0..stream.len()).step_by(37) {
+            let decoded = inflate_into(&stream[..len], &mut [0; 10], &mut vec![0; src.len() - 10]);
+            assert!(decoded.is_err(), "{len}");
+            assert!(src.starts_with(&inflate_prefix(&stream[..len], 500).unwrap()));
+        }
+        assert_eq!(inflate_prefix(stream, 500).unwrap(), src[..500]);
+        assert_eq!(inflate_prefix(stream, src.len() + 9).unwrap(), src);
+    }
 
     #[test]
     fn members_decode_into_their_length_only() {

@@ -34,7 +34,7 @@ mod written_chunks;
 pub use cell_keys::{CellKey, CellKeys, DuplicatePolicy};
 pub use column::{Column, ColumnData, ColumnMut, KEPT, Scratch, UNWRITTEN};
 pub use container::{ContainerSource, Groups, MemoryBudget, Version, VersionState};
-pub use contiguous::{CONTIGUOUS_CHUNK, contiguous_chunk_shape, first_cell};
+pub use contiguous::{CONTIGUOUS_CHUNK, contiguous_chunk_shape, contiguous_runs, first_cell};
 pub use create_options::{
     CreateOption, CreateOptions, DeclaredLabel, Domains, FormatOptions, OptionInfo, OptionSet, OptionTable,
     OptionType,

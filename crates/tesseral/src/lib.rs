@@ -44,6 +44,7 @@ pub use tesseral_convert::{
 };
 pub use tesseral_core::condition::Condition;
 pub use tesseral_core::dtype::Class;
+pub use tesseral_core::numpy;
 pub use tesseral_core::schema::{Enumeration, Labels};
 pub use tesseral_core::{
     Advice, ArraySchema, Attributes, CellLen, ChunkGrid, ChunkStats, Coords, DType, Dimension, Element,

@@ -17,7 +17,7 @@ use tesseral_engine::{
 };
 use tesseral_format::convention::Holds;
 use tesseral_format::convention::{self, TextExtent};
-use tesseral_format::{ArraySpec, CodecSpec, CreateOptions, Format, Groups};
+use tesseral_format::{ArraySpec, CodecSpec, CreateOptions, Format, Groups, contiguous_chunk_shape};
 use tesseral_store::{MemoryStore, Overwrite};
 
 use super::cells::PlannedCells;
@@ -375,13 +375,15 @@ impl PlannedVariable {
         let shape = selection.shape();
         let default = if holds.table {
             shape.iter().map(|rows| (*rows).clamp(1, TABLE_ROWS)).collect()
+        } else if holds.contiguous {
+            contiguous_chunk_shape(&shape, field.cell_size().unwrap_or(ANY_LENGTH as usize) as u64)
         } else if !holds.chunks || bytes(&source_chunk, field) <= 4 * CHUNK {
             source_chunk.clone()
         } else {
             default_chunk(&shape, field.cell_size().unwrap_or(ANY_LENGTH as usize) as u64)
         };
         let chunk = match &options.chunk {
-            Some(_) if !holds.chunks => {
+            Some(_) if !holds.chunks || holds.contiguous => {
                 return Err(
                     Error::unsupported(format!("chunks in {}", format.title())).hint(Advice::DefaultChunks)
                 );

@@ -184,7 +184,7 @@ fn cells(
     }
     let trailing = match cell {
         CellLen::Var => {
-            let bytes = dtype.class() == Class::Text && (holds.cells)(DType::UInt8, CellLen::One);
+            let bytes = dtype.class() == Class::Text && (holds.cells)(holds.text, CellLen::One);
             // An empty array has no cells to measure.
             let known = if encoding.empty { Some(TextExtent::default()) } else { text };
             let (true, Some(extent)) = (bytes, known) else { return Ok(()) };
@@ -202,7 +202,7 @@ fn cells(
             encoding.text = Some(layout);
             marker.text = Some(layout);
             field.missing = Vec::new();
-            (field.dtype, field.cell) = (DType::UInt8, CellLen::One);
+            (field.dtype, field.cell) = (holds.text, CellLen::One);
             field.fill = None;
             if layout == TextLayout::Packed {
                 let len = cells

@@ -82,8 +82,13 @@ pub fn labeled(source: Arc<dyn ArraySource>, labels: Vec<(usize, AxisLabels)>) -
 pub struct Holds {
     /// Returns whether cells of a dtype and length are supported.
     pub cells: fn(DType, CellLen) -> bool,
+    /// The dtype of bytes that store text of variable length: `UInt8`, or `Char` where that is what readers take for text.
+    pub text: DType,
     /// Whether arrays are divided into chunks. Otherwise an array is a single chunk, regardless of the requested chunk shape.
     pub chunks: bool,
+    /// Whether the cells of an array are one range of bytes in row-major order. Chunks of a conversion are then
+    /// [consecutive parts](crate::contiguous_chunk_shape) of it.
+    pub contiguous: bool,
     /// Whether arrays can have several fields.
     pub many_fields: bool,
     /// Whether a container is one table: its arrays are columns of one dimension, with the same number of rows and the same chunks.
@@ -123,7 +128,9 @@ impl Holds {
     /// Supports the whole data model.
     pub const ALL: Self = Self {
         cells: |_, _| true,
+        text: DType::UInt8,
         chunks: true,
+        contiguous: false,
         many_fields: true,
         table: false,
         nullable: true,

@@ -1,10 +1,9 @@
 //! NumPy's file format: one column as an array of one dimension.
 
-use tesseral::{CellBatch, DType, Error, Field};
+use tesseral::{CellBatch, DType, Error, Field, numpy};
 
 use super::raw::RawRowRenderer;
 use super::{RenderRows, Table, single};
-use crate::cat::npy::{descr, header, holds_cell};
 use crate::error::CliResult;
 use crate::output::OutputStream;
 
@@ -19,7 +18,7 @@ impl NpyRows {
     pub(super) fn new(table: &Table<'_>, validity: bool) -> CliResult<Self> {
         let array = &table.target.array;
         let field = if validity { Field::new("validity", DType::UInt8) } else { table.fields[0].clone() };
-        let descr = descr(&field).ok_or_else(|| {
+        let descr = numpy::descr(field.dtype, field.cell).ok_or_else(|| {
             let feature = format!("{} in a NumPy file", field.type_name());
             Error::unsupported(feature).in_array(array.name()).hint("use --format raw, csv or json")
         })?;
@@ -28,10 +27,10 @@ impl NpyRows {
             rows += batch?.rows as u64;
         }
         let mut shape = vec![rows];
-        if let (tesseral::CellLen::Fixed(n), false) = (field.cell, holds_cell(&descr)) {
+        if let (tesseral::CellLen::Fixed(n), true) = (field.cell, !numpy::holds_cell(&descr)) {
             shape.push(n.into());
         }
-        Ok(Self { raw: RawRowRenderer { validity }, header: header(&descr, &shape), written: 0 })
+        Ok(Self { raw: RawRowRenderer { validity }, header: numpy::file_header(&descr, &shape), written: 0 })
     }
 }
 
