@@ -10,7 +10,7 @@ use tesseral_format::{
 };
 use tesseral_store::{Store, StoreExt};
 
-use crate::array::NpyArray;
+use crate::array::{CellsPlace, NpyArray};
 use crate::header::{self, NpyHeader};
 
 /// NumPy `.npy` files.
@@ -45,7 +45,8 @@ impl NpyContainer {
         }
         let header = NpyHeader::parse(&store.read("", dictionary.clone())?, &object, dictionary.start)?;
         let name = file_stem(store.location());
-        let array = NpyArray::new(&name, &header, dictionary.end, len, &object, options.limits)?;
+        let place = CellsPlace { range: dictionary.end..len, packed: None };
+        let array = NpyArray::new(&name, &header, place, &object, options.limits)?;
         let (array, attributes) = (Arc::new(array), Attributes::new());
         Ok(Self { store, name, header, array, head: dictionary.end, attributes })
     }

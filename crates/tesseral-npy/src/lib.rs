@@ -1,4 +1,4 @@
-//! NumPy `.npy` files, versions 1 to 3, as read-only arrays.
+//! NumPy `.npy` files, versions 1 to 3, as read-only arrays, and `.npz` archives of them, read and written.
 //!
 //! ```text
 //! file:   "\x93NUMPY" │ version │ length │ header │ cells
@@ -24,6 +24,7 @@
 //! ```
 //!
 //! # Limitations
+//! - The CRC-32 of a member is compared where it is compressed, and its cells are decoded as a whole.
 //! - Records, objects, unicode text, floats of more than 64 bits and dates in multiples of a unit are `Unsupported`.
 //! - Fixed bytes (`S5`) are fixed-length text, padded with NUL.
 #![forbid(unsafe_code)]
@@ -31,8 +32,12 @@
 mod array;
 mod format;
 pub mod header;
+mod npz;
+mod write;
+pub mod zip;
 
 /// The ID of the format.
 pub const ID: &str = "npy";
 
 pub use format::NpyFormat;
+pub use npz::NpzFormat;
