@@ -15,7 +15,7 @@ use tesseral_format::{
 };
 use tesseral_store::Rounds;
 
-use crate::header::{Header, NetCdf3Variable};
+use crate::header::{Header, NetCdf3Variable, UNNAMED};
 
 /// Approximate size in bytes of chunks of several interleaved records.
 const RECORDS_CHUNK: u64 = 64 << 10;
@@ -102,8 +102,12 @@ impl NetCdf3Array {
             (Some(_), _) => std::iter::once(1).chain(contiguous_chunk_shape(&shape[1..], size)).collect(),
         };
         let mut schema = ArraySchema::dense(&variable.name, variable.dtype, &shape, &chunk);
-        schema.dims =
-            variable.dims.iter().map(|dim| Dimension::new(&header.dims[*dim].name, extent(dim))).collect();
+        let named = |dim: &usize| {
+            let name = header.dims[*dim].name.as_str();
+            let len = name.strip_prefix(UNNAMED).and_then(|len| len.parse::<u64>().ok());
+            if len.is_some() && len == Some(header.dims[*dim].len) { "" } else { name }
+        };
+        schema.dims = variable.dims.iter().map(|dim| Dimension::new(named(dim), extent(dim))).collect();
         schema.attributes = variable.attributes.clone();
         missing::declare(&mut schema);
         let beyond =

@@ -3,20 +3,26 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use tesseral_core::{Attributes, Error, ErrorKind, Finding, HistoryRow, Limits, Result};
+use tesseral_core::{Attributes, Cursor, DType, Error, ErrorKind, Finding, HistoryRow, Limits, Result};
+use tesseral_format::convention::{Holds, history, value};
 use tesseral_format::{
-    ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, Format, OpenOptions, Probe, Sniff,
+    ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, CreateOptions, Format,
+    OpenOptions, OptionSet, Probe, Sniff, Writer,
 };
 use tesseral_store::{Store, StoreExt};
 
 use crate::array::{NetCdf3Array, Records};
 use crate::header::{Header, MAGIC, NetCdf3Variable};
+use crate::write::{self, HISTORY, NetCdf3Writer};
 
 /// Number of bytes that are read first: most headers are shorter.
 const FIRST: u64 = 64 << 10;
 
 /// Number of dimensions that are described: a header can have very many.
 const SHOWN_DIMS: usize = 10_000;
+
+/// Bytes before the text of a history: magic and length.
+const HISTORY_HEAD: u64 = 16;
 
 /// NetCDF classic files.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,6 +38,7 @@ struct NetCdf3Container {
     object: String,
     len: u64,
     limits: Limits,
+    history: Vec<HistoryRow>,
 }
 
 impl NetCdf3Container {
@@ -39,7 +46,8 @@ impl NetCdf3Container {
         let (object, len) = (store.describe(""), store.len("")?);
         let header = read_header(&*store, len, &object, options)?;
         let records = Records::from_header(&header, len, &object)?;
-        let opened = Self { store, header, records, object, len, limits: options.limits };
+        let history = read_history(&*store, &header, len, options)?;
+        let opened = Self { store, header, records, object, len, limits: options.limits, history };
         for variable in &opened.header.variables {
             options.cancel.check()?;
             opened.array_of(variable)?;
@@ -51,6 +59,35 @@ impl NetCdf3Container {
     fn array_of(&self, variable: &NetCdf3Variable) -> Result<NetCdf3Array> {
         NetCdf3Array::new(&self.header, variable, self.records, self.len, &self.object, self.limits)
     }
+}
+
+/// Reads the history between the header and the first variable, where files of this project have it.
+fn read_history(
+    store: &dyn Store,
+    header: &Header,
+    len: u64,
+    options: &OpenOptions,
+) -> Result<Vec<HistoryRow>> {
+    let first = header.variables.iter().map(|variable| variable.begin).min().unwrap_or(len).min(len);
+    let Some(gap) = first.checked_sub(header.len).filter(|gap| *gap >= HISTORY_HEAD) else {
+        return Ok(Vec::new());
+    };
+    let head = store.read("", header.len..header.len + HISTORY_HEAD)?;
+    if !head.starts_with(HISTORY) {
+        return Ok(Vec::new());
+    }
+    let mut cursor = Cursor::at_offset("", &head, header.len);
+    cursor.take(HISTORY.len(), "history")?;
+    let text = u64::from_be_bytes(cursor.array("history")?);
+    if text > gap - HISTORY_HEAD {
+        let object = store.describe("");
+        return Err(Error::truncated("history", &object, header.len, text, gap - HISTORY_HEAD));
+    }
+    options.limits.check_metadata(text)?;
+    let start = header.len + HISTORY_HEAD;
+    let text = store.read("", start..start + text)?;
+    let json = serde_json::from_slice::<serde_json::Value>(&text).ok();
+    Ok(history::from_value(json.as_ref().map(value::from_json)))
 }
 
 /// Reads the header, whose length is known only when it is parsed.
@@ -101,7 +138,7 @@ impl ContainerSource for NetCdf3Container {
     }
 
     fn history(&self) -> &[HistoryRow] {
-        &[]
+        &self.history
     }
 
     fn details(&self) -> serde_json::Value {
@@ -135,7 +172,28 @@ impl Format for NetCdf3Format {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { many_arrays: true, attributes: true, ..Capabilities::default() }
+        Capabilities { create: true, many_arrays: true, attributes: true, ..Capabilities::default() }
+    }
+
+    fn holds(&self) -> Holds {
+        Holds {
+            cells: write::holds,
+            text: DType::Char,
+            contiguous: true,
+            empty: false,
+            attribute: write::held,
+            container_attribute: write::held,
+            labels: 0,
+            ..Holds::DENSE
+        }
+    }
+
+    fn create_options(&self) -> &'static dyn OptionSet {
+        &write::OPTIONS
+    }
+
+    fn create(&self, store: Arc<dyn Store>, options: &CreateOptions) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(NetCdf3Writer::create(&store, options)?))
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Sniff {

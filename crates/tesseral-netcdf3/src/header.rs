@@ -16,9 +16,11 @@ use tesseral_core::{Attributes, Cursor, DType, Error, Result, Scalar, Value};
 /// The first bytes of a file, before the version.
 pub const MAGIC: [u8; 3] = *b"CDF";
 /// Tags of lists.
-const DIMENSIONS: u32 = 10;
-const VARIABLES: u32 = 11;
-const ATTRIBUTES: u32 = 12;
+pub(crate) const DIMENSIONS: u32 = 10;
+pub(crate) const VARIABLES: u32 = 11;
+pub(crate) const ATTRIBUTES: u32 = 12;
+/// Beginning of the names that dimensions without a name have here; their length follows.
+pub(crate) const UNNAMED: &str = "unnamed_";
 /// The maximum number of dimensions of a variable in the reference.
 const RANK: u64 = 1024;
 

@@ -1,7 +1,7 @@
-//! NetCDF classic files as read-only arrays: CDF-1 (classic), CDF-2 (64-bit offset) and CDF-5 (64-bit data).
+//! NetCDF classic files, read and written: CDF-1 (classic), CDF-2 (64-bit offset) and CDF-5 (64-bit data).
 //!
 //! ```text
-//! file:    "CDF" │ version │ number of records │ dimensions │ attributes │ variables │ data
+//! file:    "CDF" │ version │ number of records │ dimensions │ attributes │ variables │ [history] │ data
 //! data:    fixed-size variables, each contiguous │ record 0 │ record 1 │ …
 //! record:  one slab of every record variable, each padded to 4 bytes
 //! ```
@@ -37,8 +37,10 @@
 mod array;
 mod format;
 pub mod header;
+mod write;
 
 /// The ID of the format.
 pub const ID: &str = "netcdf3";
 
 pub use format::NetCdf3Format;
+pub use write::NetCdf3Options;

@@ -4,9 +4,13 @@
 
 use std::sync::Arc;
 
-use tesseral_conformance::{Fixture, read_suite};
-use tesseral_core::{DType, ErrorKind, Result, Scalar, Selection, Value};
-use tesseral_format::{Access, ContainerSource, Format, OpenOptions, Request};
+use tesseral_conformance::{Fixture, WriteCase, read_suite, write_suite};
+use tesseral_core::{
+    ArraySchema, Attributes, DType, ErrorKind, HistoryRow, Result, Scalar, Selection, Value,
+};
+use tesseral_format::{
+    Access, ArraySpec, ColumnData, ContainerSource, CreateOptions, Format, OpenOptions, Request, Scratch,
+};
 use tesseral_netcdf3::NetCdf3Format;
 use tesseral_store::{MemoryStore, Store};
 
@@ -259,4 +263,87 @@ fn damaged_headers_never_panic() {
             }
         }
     }
+}
+
+fn written(name: &str, dtype: DType, shape: &[u64], chunk: &[u64], dims: &[&str]) -> ArraySpec {
+    let mut schema = ArraySchema::dense(name, dtype, shape, chunk);
+    for (dim, name) in schema.dims.iter_mut().zip(dims) {
+        (*name).clone_into(&mut dim.name);
+    }
+    ArraySpec::raw(schema)
+}
+
+fn kind(kind: &str, unlimited: &str) -> CreateOptions {
+    let mut given = Attributes::new();
+    given.insert("kind".to_owned(), Value::from(kind));
+    if !unlimited.is_empty() {
+        given.insert("unlimited".to_owned(), Value::from(unlimited));
+    }
+    let format = NetCdf3Format.create_options().parse(&given).unwrap();
+    CreateOptions { format, ..CreateOptions::default() }
+}
+
+#[test]
+fn written_files_pass_the_suites() {
+    let classic = || {
+        vec![
+            written("t", DType::Int16, &[7, 3], &[2, 3], &["time", "x"]),
+            // Chunks that are not consecutive.
+            written("u", DType::Float64, &[7, 3, 5], &[3, 2, 2], &["time", "x", "y"]),
+            written("v", DType::Char, &[5, 3], &[5, 1], &["y", "x"]),
+            written("w", DType::Int8, &[5], &[3], &["y"]),
+        ]
+    };
+    let mut wide = classic();
+    wide.push(written("n", DType::UInt64, &[7, 3], &[1, 2], &["time", "x"]));
+    wide.push(written("b", DType::UInt8, &[3], &[2], &["x"]));
+    for (specs, name) in [(classic(), "classic"), (classic(), "offset64"), (wide, "data64")] {
+        for unlimited in ["", "time"] {
+            let case = WriteCase { options: kind(name, unlimited), ..WriteCase::new(specs.clone(), 3) };
+            let done = write_suite(&NetCdf3Format, &case);
+            done.unwrap_or_else(|violation| panic!("{name} {unlimited:?}: {violation}"));
+        }
+    }
+    // The records of a single variable are not padded.
+    let single = vec![written("t", DType::Int8, &[7, 3], &[2, 2], &["time", "x"])];
+    let case = WriteCase { options: kind("auto", "time"), ..WriteCase::new(single, 4) };
+    write_suite(&NetCdf3Format, &case).unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+#[test]
+fn what_a_kind_lacks_is_rejected_before_the_first_chunk() {
+    let begin = |options: &CreateOptions, spec: &ArraySpec| {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new("out.nc"));
+        NetCdf3Format.create(store, options).unwrap().begin(spec).map_err(|e| e.to_string())
+    };
+    let large = 1 << 31;
+    for (name, spec, opens) in [
+        ("classic", written("n", DType::UInt8, &[2], &[2], &["x"]), false),
+        ("auto", written("n", DType::UInt8, &[2], &[2], &["x"]), true),
+        ("classic", written("n", DType::Float64, &[large], &[1 << 20], &["x"]), false),
+        ("offset64", written("n", DType::Float64, &[large], &[1 << 20], &["x"]), false),
+        ("auto", written("n", DType::Float64, &[large], &[1 << 20], &["x"]), true),
+        ("auto", written("a/b", DType::Int8, &[2], &[2], &["x"]), false),
+        ("auto", written("n", DType::Complex64, &[2], &[2], &["x"]), false),
+    ] {
+        assert_eq!(begin(&kind(name, ""), &spec).is_ok(), opens, "{name} {}", spec.schema.name);
+    }
+    let second = written("n", DType::Int8, &[2, 2], &[2, 2], &["x", "time"]);
+    assert!(begin(&kind("auto", "time"), &second).unwrap_err().contains("time"));
+}
+
+#[test]
+fn history_is_between_header_and_cells() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new("out.nc"));
+    let mut writer = NetCdf3Format.create(Arc::clone(&store), &CreateOptions::default()).unwrap();
+    let number = writer.begin(&written("n", DType::Int8, &[2], &[2], &["x"])).unwrap();
+    let row = HistoryRow { op: "convert".to_owned(), source: "a source".to_owned(), ..HistoryRow::default() };
+    writer.add_history(row.clone()).unwrap();
+    let column = ColumnData::Fixed { values: &[1, 2], validity: None };
+    let chunk = writer.encode(number, &[0], &[column], Vec::new(), &mut Scratch::default()).unwrap();
+    writer.push(number, chunk).unwrap();
+    assert!(writer.add_history(row.clone()).is_err());
+    writer.commit().unwrap();
+    let container = NetCdf3Format.open(store, &OpenOptions::default()).unwrap();
+    assert_eq!(container.history(), [row]);
 }

@@ -21,8 +21,8 @@ const FOREIGN: [Foreign; 15] = [
     },
     Foreign {
         magic: b"PK\x03\x04",
-        extensions: &[".npz", ".zip"],
-        advice: "this is a ZIP archive: unpack it; the members of an .npz file are .npy files, which can be read",
+        extensions: &[".zip"],
+        advice: "this is a ZIP archive: unpack it; an archive of .npy files can be read as it is",
     },
     Foreign {
         magic: b"PK\x03\x04",
@@ -119,7 +119,7 @@ mod tests {
         // The content counts more than the name.
         assert!(words("x.csv", b"ARROW1").contains("pyarrow"));
         assert!(words("x.xlsx", b"PK\x03\x04").contains("spreadsheet"));
-        assert!(words("x.npz", b"PK\x03\x04").contains(".npy"));
+        assert!(words("x.zip", b"PK\x03\x04").contains(".npy"));
         assert!(words("x", b"MM\0*").contains("gdal_translate"));
         assert!(words("x.mat", b"").contains("scipy"));
         assert!(words("x.gpkg", b"SQLite format 3\0").contains("ogr2ogr"));

@@ -26,14 +26,17 @@ static BUILT_IN: &[&dyn Format] = &[
     &tesseral_zarr::ZarrFormat,
     #[cfg(feature = "npy")]
     &tesseral_npy::NpyFormat,
+    #[cfg(feature = "npy")]
+    &tesseral_npy::NpzFormat,
     #[cfg(feature = "parquet")]
     &tesseral_parquet::ParquetFormat,
     #[cfg(feature = "csv")]
     &tesseral_csv::CsvFormat,
-    #[cfg(feature = "netcdf3")]
-    &tesseral_netcdf3::NetCdf3Format,
+    // Both claim `.nc`; new files are NetCDF-4.
     #[cfg(feature = "hdf5")]
     &tesseral_hdf5::Hdf5Format,
+    #[cfg(feature = "netcdf3")]
+    &tesseral_netcdf3::NetCdf3Format,
     #[cfg(feature = "grib")]
     &tesseral_grib::GribFormat,
     &tesseral_index::IndexFormat { find: format },
@@ -195,6 +198,8 @@ mod tests {
         assert_eq!(id("folder.tdb").unwrap(), "tiledb");
         assert_eq!(id("folder.zarr").unwrap(), "zarr");
         assert_eq!(id("a.tet.nc").unwrap(), "hdf5");
+        assert_eq!(id("a.nc3").unwrap(), "netcdf3");
+        assert_eq!(id("a.npz").unwrap(), "npz");
         assert_eq!(id("t.parquet").unwrap(), "parquet");
     }
 
