@@ -56,7 +56,14 @@ impl Hdf5Array {
         let extents = with_elements(&mut dims.iter().map(|dim| dim.extent));
         let chunk = match &layout {
             Layout::Chunked(chunked) => with_elements(&mut chunked.chunk.iter().map(|n| u64::from(*n))),
-            Layout::Contiguous(_) => contiguous_chunk_shape(&stored, cell.size as u64),
+            Layout::Contiguous(_) => match cell.place {
+                None => contiguous_chunk_shape(&stored, cell.size as u64),
+                // Elements of an array in a member are inside one chunk.
+                Some(place) => {
+                    let chunk = contiguous_chunk_shape(&shape, place.element as u64);
+                    with_elements(&mut chunk.iter().copied())
+                }
+            },
             Layout::Compact(_) => stored.iter().map(|n| (*n).max(1)).collect(),
         };
         let mut schema = ArraySchema::dense(name, cell.dtype, &extents, &chunk);
@@ -110,14 +117,23 @@ impl Hdf5Array {
         }
     }
 
+    /// Stored bytes of a number of cells, with those of all members of a compound datatype.
+    fn stored_bytes(&self, cells: u64) -> Option<u64> {
+        let cell = &self.decoder.cell;
+        match cell.place {
+            None => cells.checked_mul(cell.size as u64),
+            Some(place) => (cells / cell.cells().max(1) as u64).checked_mul(place.element as u64),
+        }
+    }
+
     fn locate(&self, coords: &[u64], tile: &Region, rounds: &Arc<Rounds>) -> Result<ChunkStorage> {
-        let bytes = tile.cells().and_then(|cells| cells.checked_mul(self.decoder.cell.size as u64));
+        let bytes = tile.cells().and_then(|cells| self.stored_bytes(cells));
         match &self.layout {
             Layout::Compact(_) => Ok(ChunkStorage::Header),
             Layout::Contiguous(None) => Ok(ChunkStorage::Unwritten),
             Layout::Contiguous(Some(address)) => {
                 let start = first_cell(&self.stored, tile)
-                    .and_then(|cell| cell.checked_mul(self.decoder.cell.size as u64))
+                    .and_then(|cell| self.stored_bytes(cell))
                     .and_then(|at| at.checked_add(*address));
                 let number = self.grid.linear(coords);
                 let location =
@@ -138,8 +154,7 @@ impl Hdf5Array {
 
     fn chunk(&self, coords: &[u64], columns: &[Column], rounds: &Arc<Rounds>) -> Result<PlannedChunk> {
         let (region, tile) = (self.grid.region(coords), self.tile(coords));
-        let raw =
-            |cells: Option<u64>| cells.unwrap_or(u64::MAX).saturating_mul(self.decoder.cell.size as u64);
+        let raw = |cells: Option<u64>| cells.and_then(|cells| self.stored_bytes(cells)).unwrap_or(u64::MAX);
         let location = self.locate(coords, &tile, rounds)?;
         let (tile, offset, len, access) = match location {
             ChunkStorage::Unwritten if self.file.strict => {
@@ -156,7 +171,8 @@ impl Hdf5Array {
             ChunkStorage::At(location) => {
                 let plain = self.decoder.pipeline.is_plain(location.mask);
                 self.check_location(&location, raw(tile.cells()), plain)?;
-                let direct = plain && self.decoder.cell.cell != CellLen::Var;
+                let cell = &self.decoder.cell;
+                let direct = plain && cell.cell != CellLen::Var && cell.place.is_none();
                 let access = match direct {
                     true => Access::Direct { swapped: self.decoder.cell.swapped() },
                     false => Access::Coded { granule: None },
@@ -371,14 +387,7 @@ impl ArraySource for Hdf5Array {
                     // References of zeros are null: empty values.
                     return self.decode_variable(&references, offsets, data);
                 };
-                if self.decoder.pipeline.is_plain(mask) {
-                    if stored.len() != len {
-                        return Err(self.corrupt(0, format!("{} bytes stored, {len} expected", stored.len())));
-                    }
-                    references.copy_from_slice(stored);
-                } else {
-                    self.decoder.pipeline.decode(stored, mask, &mut references, scratch)?;
-                }
+                self.decoder.stored_cells(mask, stored, &mut references, scratch)?;
                 self.decode_variable(&references, offsets, data)
             }
             _ => Err(Error::internal("cells of datasets have no validity")),

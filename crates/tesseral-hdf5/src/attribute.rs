@@ -22,7 +22,7 @@ pub(crate) const HIDDEN: [&str; 9] = [
 ];
 
 /// The attributes of an object.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ObjectAttributes {
     /// Those that users see, in creation order where the file records it.
     pub(crate) shown: Attributes,

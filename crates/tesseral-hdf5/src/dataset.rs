@@ -4,7 +4,7 @@ use hdf5_reader::Dataset;
 use hdf5_reader::messages::HdfMessage;
 use hdf5_reader::messages::dataspace::DataspaceType;
 use hdf5_reader::messages::layout::DataLayout;
-use tesseral_core::{CellLen, Cursor, Error, Result, Scalar};
+use tesseral_core::{CellLen, Cursor, Error, ErrorKind, Result, Scalar};
 
 use crate::attribute::ObjectAttributes;
 use crate::datatype::Hdf5CellType;
@@ -18,7 +18,7 @@ use crate::recipe;
 const RANK: usize = 32;
 
 /// Where the cells of a dataset are.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Layout {
     /// In the object header.
     Compact(Vec<u8>),
@@ -27,8 +27,8 @@ pub(crate) enum Layout {
     Chunked(ChunkedLayout),
 }
 
-/// A dataset with a representation in the data model.
-#[derive(Debug)]
+/// A dataset, or a member of its compound datatype, with a representation in the data model.
+#[derive(Clone, Debug)]
 pub(crate) struct DatasetInfo {
     /// Address of the object header.
     pub(crate) address: u64,
@@ -40,26 +40,67 @@ pub(crate) struct DatasetInfo {
     pub(crate) layout: Layout,
     pub(crate) pipeline: Pipeline,
     pub(crate) fill: Option<Scalar>,
+    /// The fill value of a whole element.
+    pub(crate) stored_fill: Option<Vec<u8>>,
     pub(crate) attributes: ObjectAttributes,
     /// How chunks are decoded without the file; `None` for values of variable length and cells in the header.
     pub(crate) recipe: Option<Vec<u8>>,
 }
 
+/// What a dataset holds: itself, or the members of its compound datatype by name.
+pub(crate) type DatasetParts = Vec<(Option<String>, Result<DatasetInfo>)>;
+
+/// The class of compound datatypes.
+const COMPOUND: u8 = 6;
+
 impl DatasetInfo {
-    /// Describes a dataset.
+    /// Describes a dataset: as one array, or as one for each member of a compound datatype.
     ///
     /// # Errors
     /// `Unsupported` for what the data model lacks; errors of its metadata.
-    pub(crate) fn new(file: &File, dataset: &Dataset) -> Result<Self> {
+    pub(crate) fn parts(file: &File, dataset: &Dataset) -> Result<DatasetParts> {
         let address = dataset.address();
-        let failed = |e| file.error(e, "a dataset");
-        let datatype = dataset.raw_datatype().map_err(failed)?;
+        let datatype = dataset.raw_datatype().map_err(|e| file.error(e, "a dataset"))?;
         // The message is at an unknown offset of the object header.
         let object = file.storage.describe();
-        let cell = Hdf5CellType::parse(Cursor::at_offset(&object, &datatype, address))?;
-        if cell.cell == CellLen::Var && !has_references(file, &cell) {
-            return Err(Error::unsupported("references of another size than those of the file"));
+        let message = || Cursor::at_offset(&object, &datatype, address);
+        let members = match Hdf5CellType::parse(message()) {
+            Ok(cell) => return Ok(vec![(None, Ok(Self::new(file, dataset, cell, &datatype)?))]),
+            Err(error) if datatype.first().is_some_and(|first| first & 15 == COMPOUND) => {
+                if !matches!(error.kind(), ErrorKind::Unsupported { .. }) {
+                    return Err(error);
+                }
+                Hdf5CellType::compound_members(message())?
+            }
+            Err(error) => return Err(error),
+        };
+        let mut parts = DatasetParts::new();
+        // All members have layout, filters and attributes of the dataset.
+        let mut first: Option<Self> = None;
+        for (name, cell) in members {
+            let part = cell.and_then(|cell| match &first {
+                Some(first) => first.clone().with_member(file, cell),
+                None => Self::new(file, dataset, cell, &datatype),
+            });
+            if let (None, Ok(part)) = (&first, &part) {
+                first = Some(part.clone());
+            }
+            parts.push((Some(name), part));
         }
+        Ok(parts)
+    }
+
+    /// The same dataset with another member of its datatype.
+    fn with_member(self, file: &File, cell: Hdf5CellType) -> Result<Self> {
+        check_references(file, &cell)?;
+        let fill = fill_value(&cell, self.stored_fill.as_deref())?;
+        Ok(Self { cell, fill, ..self })
+    }
+
+    fn new(file: &File, dataset: &Dataset, cell: Hdf5CellType, datatype: &[u8]) -> Result<Self> {
+        let address = dataset.address();
+        let failed = |e| file.error(e, "a dataset");
+        check_references(file, &cell)?;
         let header = file.parser.get_or_parse_header(address).map_err(failed)?;
         let (mut shape, mut max, mut layout, mut filters, mut fill) = (None, None, None, &[][..], None);
         for message in &header.messages {
@@ -82,7 +123,10 @@ impl DatasetInfo {
             return Err(incomplete("more than 32 dimensions"));
         }
         let layout = layout.ok_or_else(|| incomplete("missing layout"))?;
-        let extents = cell.dims.iter().try_fold(cell.size as u64, |bytes, n| bytes.checked_mul(*n));
+        let extents = match cell.place {
+            Some(place) => Some(place.element as u64),
+            None => cell.dims.iter().try_fold(cell.size as u64, |bytes, n| bytes.checked_mul(*n)),
+        };
         let element = extents.and_then(|bytes| usize::try_from(bytes).ok());
         let element = element.ok_or_else(|| incomplete("elements beyond the address space"))?;
         let layout = match layout {
@@ -114,26 +158,43 @@ impl DatasetInfo {
         };
         let unlimited = max.map_or_else(Vec::new, |max| max.iter().map(|n| *n == u64::MAX).collect());
         let pipeline = Pipeline::new(filters, element)?;
-        let detached = cell.cell != CellLen::Var && !matches!(layout, Layout::Compact(_));
-        let recipe = detached.then(|| recipe::recipe(&datatype, element, fill.as_deref(), filters));
-        let fill = fill_value(&cell, fill.as_deref());
+        let detached =
+            cell.cell != CellLen::Var && cell.place.is_none() && !matches!(layout, Layout::Compact(_));
+        let recipe = detached.then(|| recipe::recipe(datatype, element, fill.as_deref(), filters));
+        let stored_fill = fill;
+        let fill = fill_value(&cell, stored_fill.as_deref())?;
         let raw = dataset.raw_attributes().map_err(failed)?;
         let attributes = ObjectAttributes::new(file, dataset.address(), raw)?;
-        Ok(Self { address, cell, shape, unlimited, layout, pipeline, fill, attributes, recipe })
+        Ok(Self { address, cell, shape, unlimited, layout, pipeline, fill, stored_fill, attributes, recipe })
     }
 }
 
-/// The fill value; zeros where none is defined, as by the reference.
-fn fill_value(cell: &Hdf5CellType, stored: Option<&[u8]>) -> Option<Scalar> {
-    match cell.cell {
-        CellLen::Var => Some(Scalar::from_text("")),
-        _ => {
-            let zeros = [0_u8; 16];
-            let stored = stored.filter(|bytes| bytes.len() == cell.size);
-            match stored {
-                Some(bytes) => cell.number(bytes),
-                None => zeros.get(..cell.size).and_then(|bytes| cell.number(bytes)),
-            }
-        }
+fn check_references(file: &File, cell: &Hdf5CellType) -> Result<()> {
+    if cell.cell == CellLen::Var && !has_references(file, cell) {
+        return Err(Error::unsupported("references of another size than those of the file"));
     }
+    Ok(())
+}
+
+/// The fill value; zeros where none is defined, as by the reference.
+pub(crate) fn fill_value(cell: &Hdf5CellType, stored: Option<&[u8]>) -> Result<Option<Scalar>> {
+    if cell.cell == CellLen::Var {
+        return Ok(Some(Scalar::from_text("")));
+    }
+    let zeros = [0_u8; 16];
+    let len = cell.size.saturating_mul(cell.cells());
+    let stored = match cell.place {
+        Some(place) => stored
+            .filter(|bytes| bytes.len() == place.element)
+            .and_then(|bytes| bytes.get(place.offset..place.offset.checked_add(len)?)),
+        None => stored.filter(|bytes| bytes.len() == len),
+    };
+    let Some(stored) = stored else {
+        return Ok(zeros.get(..cell.size).and_then(|bytes| cell.number(bytes)));
+    };
+    let (first, rest) = stored.split_at(cell.size.min(stored.len()));
+    if rest.chunks(cell.size.max(1)).any(|other| other != first) {
+        return Err(Error::unsupported("fill values that differ within an element"));
+    }
+    Ok(cell.number(first))
 }

@@ -29,7 +29,21 @@ pub struct Hdf5CellType {
     pub dims: Vec<u64>,
     /// Names and values of an enumeration, as little-endian bytes.
     pub members: Vec<(String, Vec<u8>)>,
+    /// Where the cells are in the elements of a compound datatype.
+    pub place: Option<MemberPlace>,
 }
+
+/// The place of a member in the elements of a compound datatype.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberPlace {
+    /// Offset in bytes.
+    pub offset: usize,
+    /// Bytes of an element.
+    pub element: usize,
+}
+
+/// A member of a compound datatype: its name, with those of the compounds around it, and its datatype or the reason why there is none.
+pub type CompoundMember = (String, Result<Hdf5CellType>);
 
 /// How fixed-size text ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +60,28 @@ impl Hdf5CellType {
     fn plain(dtype: DType, big: bool) -> Self {
         let size = dtype.size().unwrap_or(1);
         let (cell, padding) = (CellLen::One, Padding::Nul);
-        Self { dtype, cell, big, size, padding, dims: Vec::new(), members: Vec::new() }
+        Self { dtype, cell, big, size, padding, dims: Vec::new(), members: Vec::new(), place: None }
+    }
+
+    /// Cells per element of a dataset: those of an array datatype.
+    pub fn cells(&self) -> usize {
+        self.dims.iter().fold(1, |cells, n| cells.saturating_mul(usize::try_from(*n).unwrap_or(usize::MAX)))
+    }
+
+    /// The members of a compound datatype, each as a datatype with a place; those of inner compounds are members themselves.
+    ///
+    /// # Errors
+    /// `Unsupported` for members that cannot be skipped; `Corrupt`.
+    pub fn compound_members(mut message: Cursor<'_>) -> Result<Vec<CompoundMember>> {
+        let prefix = prefix(&mut message)?.1;
+        let mut members = Vec::new();
+        let outer = MemberPlace { offset: 0, element: prefix.size };
+        flatten(&prefix, &mut message, "", outer, DEPTH, &mut members)?;
+        let mut names = std::collections::HashSet::new();
+        match members.iter().find(|(name, _)| !names.insert(name.as_str())) {
+            Some((name, _)) => Err(message.corrupt(WHAT, format!("duplicate member {name:?}"))),
+            None => Ok(members),
+        }
     }
 
     /// Parses a datatype message.
@@ -104,17 +139,106 @@ struct Prefix {
     size: usize,
 }
 
+/// Parses the class and the fields before the properties.
+fn prefix(cursor: &mut Cursor<'_>) -> Result<(u8, Prefix)> {
+    let first = cursor.u8(WHAT)?;
+    let (class, version) = (first & 15, first >> 4);
+    let (flags, size) = (cursor.little_endian(3, WHAT)?, cursor.little_endian(4, WHAT)?);
+    if size == 0 {
+        return Err(cursor.corrupt(WHAT, "elements of 0 bytes"));
+    }
+    Ok((class, Prefix { version, flags, size }))
+}
+
+/// Moves behind a datatype without a representation.
+fn skip(cursor: &mut Cursor<'_>, depth: usize) -> Result<()> {
+    if depth == 0 {
+        return Err(cursor.corrupt(WHAT, "datatypes are nested too deeply"));
+    }
+    let (class, prefix) = prefix(cursor)?;
+    match class {
+        0 | 4 => cursor.take(4, WHAT).map(drop),
+        1 => cursor.take(12, WHAT).map(drop),
+        2 => cursor.take(2, WHAT).map(drop),
+        3 | 7 => Ok(()),
+        5 => cursor.take((prefix.flags & 255).next_multiple_of(8), WHAT).map(drop),
+        6 => {
+            for _ in 0..prefix.flags & 0xffff {
+                member_head(&prefix, cursor)?;
+                skip(cursor, depth - 1)?;
+            }
+            Ok(())
+        }
+        8 => {
+            let mut base = *cursor;
+            let size = self::prefix(&mut base)?.1.size;
+            skip(cursor, depth - 1)?;
+            let count = prefix.flags & 0xffff;
+            for _ in 0..count {
+                member_name(&prefix, cursor)?;
+            }
+            cursor.take64((count as u64).saturating_mul(size as u64), WHAT).map(drop)
+        }
+        9 | 11 => skip(cursor, depth - 1),
+        10 => {
+            let rank = cursor.little_endian(1, WHAT)?;
+            cursor.take(if prefix.version < 3 { 3 + 8 * rank } else { 4 * rank }, WHAT)?;
+            skip(cursor, depth - 1)
+        }
+        other => unsupported(format!("datatypes of class {other}")),
+    }
+}
+
+/// Adds the members of a compound datatype whose prefix was parsed.
+fn flatten(
+    prefix: &Prefix,
+    cursor: &mut Cursor<'_>,
+    path: &str,
+    outer: MemberPlace,
+    depth: usize,
+    members: &mut Vec<CompoundMember>,
+) -> Result<()> {
+    if depth == 0 {
+        return Err(cursor.corrupt(WHAT, "datatypes are nested too deeply"));
+    }
+    for _ in 0..prefix.flags & 0xffff {
+        let (name, offset) = member_head(prefix, cursor)?;
+        let name = if path.is_empty() { name } else { format!("{path}/{name}") };
+        let beyond = cursor.corrupt(WHAT, format!("the member {name:?} exceeds its compound"));
+        let place = offset.checked_add(outer.offset).map(|offset| MemberPlace { offset, ..outer });
+        let before = *cursor;
+        let (class, own) = self::prefix(&mut { before })?;
+        let end = offset.checked_add(own.size).filter(|end| *end <= prefix.size);
+        let (Some(place), Some(_)) = (place, end) else { return Err(beyond) };
+        match parse(cursor, depth - 1) {
+            Ok(cell) => {
+                // A representation that is shorter than its member would take other bytes for cells.
+                if cell.size.checked_mul(cell.cells()) != Some(own.size) {
+                    return Err(beyond);
+                }
+                members.push((name, Ok(Hdf5CellType { place: Some(place), ..cell })));
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
+                *cursor = before;
+                if class == 6 {
+                    let (_, inner) = self::prefix(cursor)?;
+                    flatten(&inner, cursor, &name, place, depth - 1, members)?;
+                } else {
+                    skip(cursor, depth - 1)?;
+                    members.push((name, Err(error)));
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 fn parse(cursor: &mut Cursor<'_>, depth: usize) -> Result<Hdf5CellType> {
     if depth == 0 {
         return Err(cursor.corrupt(WHAT, "datatypes are nested too deeply"));
     }
-    let first = cursor.u8(WHAT)?;
-    let (class, version) = (first & 15, first >> 4);
-    let (flags, size) = (cursor.little_endian(3, WHAT)?, cursor.little_endian(4, WHAT)?);
-    let prefix = Prefix { version, flags, size };
-    if prefix.size == 0 {
-        return Err(cursor.corrupt(WHAT, "elements of 0 bytes"));
-    }
+    let (class, prefix) = prefix(cursor)?;
     match class {
         0 => integer(&prefix, cursor, true),
         1 => float(&prefix, cursor),
@@ -218,16 +342,7 @@ fn date_tag(tag: &str) -> Option<(DType, bool)> {
 fn compound(prefix: &Prefix, cursor: &mut Cursor<'_>, depth: usize) -> Result<Hdf5CellType> {
     let mut members = Vec::new();
     for _ in 0..prefix.flags & 0xffff {
-        let name = member_name(prefix, cursor)?;
-        let width = if prefix.version < 3 {
-            4
-        } else {
-            (usize::BITS - prefix.size.leading_zeros()).div_ceil(8) as usize
-        };
-        let offset = cursor.little_endian(width, WHAT)?;
-        if prefix.version == 1 {
-            cursor.take(28, WHAT)?;
-        }
+        let (name, offset) = member_head(prefix, cursor)?;
         let cell = parse(cursor, depth - 1).map_err(|error| match error.kind() {
             // A member that cannot be represented makes the whole compound unsupported, independent of what follows.
             ErrorKind::Unsupported { .. } => Error::unsupported("compound datatypes"),
@@ -246,6 +361,20 @@ fn compound(prefix: &Prefix, cursor: &mut Cursor<'_>, depth: usize) -> Result<Hd
     }
     let names: Vec<String> = members.into_iter().take(8).map(|(name, ..)| name).collect();
     unsupported(format!("compound datatypes (members {})", names.join(", ")))
+}
+
+/// Name and offset of a member of a compound datatype.
+fn member_head(prefix: &Prefix, cursor: &mut Cursor<'_>) -> Result<(String, usize)> {
+    let name = member_name(prefix, cursor)?;
+    let width = match prefix.version {
+        0..=2 => 4,
+        _ => (usize::BITS - prefix.size.leading_zeros()).div_ceil(8) as usize,
+    };
+    let offset = cursor.little_endian(width, WHAT)?;
+    if prefix.version == 1 {
+        cursor.take(28, WHAT)?;
+    }
+    Ok((name, offset))
 }
 
 /// The complex dtype of a pair of floats.
@@ -379,6 +508,48 @@ mod tests {
         }
     }
 
+    fn members(bytes: &[u8]) -> Result<Vec<CompoundMember>> {
+        Hdf5CellType::compound_members(Cursor::new("f", bytes))
+    }
+
+    /// A compound of version 3, of 100 bytes, with three members: a float, a datatype, a float.
+    fn compound(inner: &[u8]) -> Vec<u8> {
+        let head = [0x36, 3, 0, 0, 100, 0, 0, 0];
+        [&head[..], b"a\0\x08", &F64, b"b\0\x10", inner, b"c\0\x50", &F64].concat()
+    }
+
+    #[test]
+    fn compounds_have_the_members_that_can_be_represented() {
+        let place = |offset| Some(MemberPlace { offset, element: 100 });
+        // A reference is skipped; members of an inner compound of 16 bytes are members.
+        let reference = [0x37, 0, 0, 0, 8, 0, 0, 0];
+        let found = members(&compound(&reference)).unwrap();
+        let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!((names, found[1].1.is_err()), (vec!["a", "b", "c"], true));
+        let inner = [&[0x36, 2, 0, 0, 24, 0, 0, 0][..], b"x\0\x08", &F64, b"y\0\x10", &F64].concat();
+        let found = members(&compound(&inner)).unwrap();
+        let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["a", "b/x", "b/y", "c"]);
+        assert_eq!(found[2].1.as_ref().unwrap().place, place(32));
+        assert_eq!(found[3].1.as_ref().unwrap().place, place(80));
+    }
+
+    #[test]
+    fn members_beyond_their_compound_are_corrupt() {
+        let whole = compound(&F64);
+        for end in 0..whole.len() {
+            assert!(matches!(members(&whole[..end]).unwrap_err().kind(), ErrorKind::Corrupt { .. }), "{end}");
+        }
+        let mut beyond = whole.clone();
+        // The size of the compound.
+        beyond[4] = 87;
+        assert!(matches!(members(&beyond).unwrap_err().kind(), ErrorKind::Corrupt { .. }));
+        let mut twice = whole;
+        let at = twice.iter().position(|byte| *byte == b'c').unwrap();
+        twice[at] = b'a';
+        assert!(matches!(members(&twice).unwrap_err().kind(), ErrorKind::Corrupt { .. }));
+    }
+
     #[test]
     fn tags_of_dates_name_their_unit() {
         assert_eq!(date_tag("NUMPY:<M8[ns]"), Some((DType::DateTime(TimeUnit::Nanosecond), false)));
@@ -398,7 +569,7 @@ mod tests {
         #[test]
         fn arbitrary_bytes_never_panic(class in 0_u8..16, version in 0_u8..5, bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             let nested = [&[version << 4 | class, 1, 0, 0, 8, 0, 0, 0], &bytes[..]].concat();
-            let _ = (parsed(&nested), parsed(&bytes));
+            let _ = (parsed(&nested), parsed(&bytes), members(&nested), members(&bytes), members(&compound(&bytes)));
         }
     }
 }

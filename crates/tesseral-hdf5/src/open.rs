@@ -118,18 +118,33 @@ impl GroupWalk<'_> {
 
     fn dataset(&mut self, path: String, dataset: &hdf5_reader::Dataset) -> Result<()> {
         self.options.cancel.check()?;
-        match DatasetInfo::new(self.file, dataset) {
-            Ok(mut info) => {
-                let unread = std::mem::take(&mut info.attributes.unread);
-                self.unread.extend(unread.into_iter().map(|(name, reason)| Unread {
-                    path: format!("{path}@{name}"),
-                    error: Error::unsupported(reason),
-                }));
-                self.datasets.push((path, info));
-                Ok(())
+        let parts = match DatasetInfo::parts(self.file, dataset) {
+            Ok(parts) => parts,
+            Err(error) => return self.skip(path, error),
+        };
+        let mut listed = false;
+        for (member, part) in parts {
+            let own = member.map_or_else(|| path.clone(), |member| format!("{path}/{member}"));
+            match part {
+                Ok(mut info) => {
+                    let unread = std::mem::take(&mut info.attributes.unread);
+                    // Members have the attributes of their dataset.
+                    let unread = unread.into_iter().filter(|_| !listed);
+                    self.unread.extend(unread.map(|(name, reason)| Unread {
+                        path: format!("{path}@{name}"),
+                        error: Error::unsupported(reason),
+                    }));
+                    listed = true;
+                    self.objects += 1;
+                    self.datasets.push((own, info));
+                }
+                Err(error) => self.skip(own, error)?,
             }
-            Err(error) => self.skip(path, error),
         }
+        if self.objects > OBJECTS {
+            return Err(Error::limit("objects of a file", self.objects as u64, OBJECTS as u64));
+        }
+        Ok(())
     }
 
     /// Lists an object that cannot be read. Damage of one object does not hide the others, but of the source itself it does.

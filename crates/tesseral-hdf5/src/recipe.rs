@@ -11,13 +11,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hdf5_reader::messages::filter_pipeline::FilterDescription;
-use tesseral_core::{ArraySchema, CellLen, ChunkStats, Coords, Cursor, Error, Result, Scalar};
+use tesseral_core::{ArraySchema, CellLen, ChunkStats, Coords, Cursor, Error, Result, Scalar, alloc};
 use tesseral_format::{
     ArraySource, ChunkInfo, Column, ColumnMut, DigestSpans, Planned, PlannedChunk, Request, Scratch,
 };
 use tesseral_store::Rounds;
 
-use crate::datatype::Hdf5CellType;
+use crate::dataset::fill_value;
+use crate::datatype::{Hdf5CellType, MemberPlace};
 use crate::filter::Pipeline;
 
 const VERSION: u8 = 1;
@@ -76,11 +77,11 @@ impl CellDecoder {
             return Ok(());
         };
         let bytes = |cell: u64| usize::try_from(cell.saturating_mul(self.cell.size as u64)).ok();
-        if !self.pipeline.is_plain(mask) {
+        if self.cell.place.is_some() || !self.pipeline.is_plain(mask) {
             if *cells != (0..chunk.cells) || bytes(chunk.cells) != Some(values.len()) {
-                return Err(Error::internal("filtered chunks decode as a whole"));
+                return Err(Error::internal("filtered chunks and members decode as a whole"));
             }
-            self.pipeline.decode(stored, mask, values, scratch)?;
+            self.stored_cells(mask, stored, values, scratch)?;
         } else {
             let run =
                 bytes(cells.start).zip(bytes(cells.end)).and_then(|(start, end)| stored.get(start..end));
@@ -91,6 +92,61 @@ impl CellDecoder {
             values.copy_from_slice(run);
         }
         self.swap(values);
+        Ok(())
+    }
+
+    /// The bytes of a member in all elements of a chunk, one after the other.
+    fn member(
+        &self,
+        place: MemberPlace,
+        mask: u32,
+        stored: &[u8],
+        values: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let run = self.cell.size.saturating_mul(self.cell.cells()).max(1);
+        let elements = values.len() / run;
+        let len = elements.checked_mul(place.element).filter(|_| elements * run == values.len());
+        let len = len.ok_or_else(|| Error::internal("members decode as whole chunks"))?;
+        let mut unpacked = Vec::new();
+        let source = if self.pipeline.is_plain(mask) {
+            stored
+        } else {
+            unpacked = alloc::zeroed::<u8>("a chunk of compound elements", len)?;
+            self.pipeline.decode(stored, mask, &mut unpacked, scratch)?;
+            &unpacked[..]
+        };
+        if source.len() != len {
+            let detail = format!("{} bytes do not hold {elements} elements", source.len());
+            return Err(Error::codec("raw", detail));
+        }
+        for (out, element) in values.chunks_exact_mut(run).zip(source.chunks_exact(place.element)) {
+            let member = element.get(place.offset..).and_then(|rest| rest.get(..run));
+            out.copy_from_slice(member.ok_or_else(|| Error::internal("a member beyond its element"))?);
+        }
+        drop(unpacked);
+        Ok(())
+    }
+
+    /// The stored cells of a whole chunk, in stored byte order: also references to values of variable length.
+    pub(crate) fn stored_cells(
+        &self,
+        mask: u32,
+        stored: &[u8],
+        values: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        if let Some(place) = self.cell.place {
+            return self.member(place, mask, stored, values, scratch);
+        }
+        if !self.pipeline.is_plain(mask) {
+            return self.pipeline.decode(stored, mask, values, scratch);
+        }
+        if stored.len() != values.len() {
+            let detail = format!("{} bytes stored, {} expected", stored.len(), values.len());
+            return Err(Error::codec("raw", detail));
+        }
+        values.copy_from_slice(stored);
         Ok(())
     }
 
@@ -165,7 +221,7 @@ pub(crate) fn decoder(recipe: &[u8]) -> Result<Arc<dyn ArraySource>> {
         filters.push(FilterDescription { id, name: None, client_data });
     }
     let pipeline = Pipeline::new(&filters, element)?;
-    let fill = fill.filter(|bytes| bytes.len() == cell.size).and_then(|bytes| cell.number(bytes));
+    let fill = fill_value(&cell, fill)?;
     let mut schema = ArraySchema::dense("", cell.dtype, &[], &[]);
     (schema.fields[0].cell, schema.fields[0].codecs) = (cell.cell, pipeline.names());
     Ok(Arc::new(DetachedArray { schema, decoder: CellDecoder { cell, pipeline, fill } }))
