@@ -5,6 +5,7 @@ Exit 1 when answers differ or one of our own cases failed. A missed goal is no f
 
 import json
 import math
+import struct
 import sys
 
 PEERS = ["tetration", "tet-py", "zarrs", "h5py", "zarr-python", "tiledb", "dask"]
@@ -407,6 +408,35 @@ def disagreements(table):
             yield f"{case} by {who}: {line['answer']}, but {expected[0]} by {expected[1]}: {expected[2]}"
 
 
+#: Reductions whose answers are rounded numbers.
+ROUNDED = [*SAME["mean"], *SAME["std"], "mean_axis0"]
+
+
+def units_apart(a, b):
+    """Doubles between two finite numbers."""
+    bits = [struct.unpack("<q", struct.pack("<d", x))[0] for x in (a, b)]
+    # Negative numbers run the other way.
+    first, second = (n if n >= 0 else -(n + (1 << 63)) for n in bits)
+    return abs(first - second)
+
+
+def errors(table):
+    """One row per reduction: how far the answers of each library are from ours, which are the correctly rounded ones."""
+    libraries = [who for who in OTHERS + PEERS[-1:] if any((case, who) in table.lines for case in ROUNDED)]
+    yield "| case | " + " | ".join(libraries) + " |"
+    yield "|---|" + "---:|" * len(libraries)
+    for case in ROUNDED:
+        ours = table.lines.get((case, "tesseral"), {}).get("answer")
+        if not isinstance(ours, list):
+            continue
+        cells = []
+        for who in libraries:
+            theirs = table.lines.get((case, who), {}).get("answer")
+            same = isinstance(theirs, list) and len(theirs) == len(ours)
+            cells.append(f"{max(map(units_apart, ours, theirs)):,}" if same else "–")
+        yield f"| `{case}` | " + " | ".join(cells) + " |"
+
+
 def figures(table, cases, others):
     """One row per case: our time, then the time of each peer and its ratio to ours."""
     notes = []
@@ -497,6 +527,9 @@ def main():
              if "seconds_median" in table.lines.get((case, "tesseral"), {})]
     if loops:
         print("\nPlain loops: " + ", ".join(loops) + ".")
+    print("\n## Errors\n")
+    print("Units in the last place of a double between the answers of each library and those of Tesseral, which are the correctly rounded ones (`tests/python/test_same_bits.py` compares them with rational arithmetic); the largest of several.\n")
+    print("\n".join(errors(table)))
     print("\n## Memory\n")
     print("Peak memory of one run in MB, relative to the start; pages of mapped files count. Cases in which a library uses at least 16 MB.\n")
     print("\n".join(memories(table)))
