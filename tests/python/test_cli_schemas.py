@@ -172,6 +172,13 @@ def test_the_build(tmp_path):
     assert check("man", "--dir", tmp_path / "man")["files"]
 
 
+def test_covariances():
+    path = FIXTURES / "labels_v1.tet"
+    name = check("info", path, "--all")["arrays"][0]["name"]
+    rows = check("stat", path, name, "--var", "--cov", name, "--corr", name)["rows"]
+    assert rows[0]["var"] == rows[0]["cov"] and rows[0]["corr"] == 1
+
+
 def test_a_schema_refuses_what_is_not_said():
     document = check("stat", FIXTURES / "labels_v1.tet")
     for change in ({"count": -1}, {"from_statistics": "no"}, {"extra": 1}):

@@ -314,3 +314,111 @@ def test_histograms_and_quantiles(tmp_path, dtype):
                 expected.append(real(a + (b - a) * Fraction(rank - low)))
             assert got == expected, (q, axis)
             assert np.ravel(td.reduce(array, "quantile", axis, q=q, nbytes=20).compute(scheduler="sync")).tolist() == expected
+
+
+def centered(x, y):
+    """n·Σxy − Σx·Σy."""
+    return len(x) * sum((a * b for a, b in zip(x, y)), Fraction(0)) - sum(x, Fraction(0)) * sum(y, Fraction(0))
+
+
+def covariance(x, y, ddof=0):
+    return real(centered(x, y) / (len(x) * (len(x) - ddof))) if len(x) > ddof else math.nan
+
+
+def is_correlation(found, x, y):
+    """Whether a number is within one unit in the last place of the correlation."""
+    own, other, both = centered(x, x), centered(y, y), centered(x, y)
+    if not own or not other:
+        return math.isnan(found)
+    if not both:
+        return found == 0
+    low, high = (Fraction(math.nextafter(abs(found), to)) for to in (0.0, math.inf))
+    return (found > 0) == (both > 0) and low**2 <= both**2 / (own * other) <= high**2
+
+
+@pytest.mark.parametrize("seed", range(400, 412))
+def test_covariances_and_correlations(tmp_path, seed):
+    rng = random.Random(seed)
+    dtypes = [rng.choice(["float32", "float64", "int64", "uint64", "int16"]), rng.choice(["float32", "float64", "int32"])]
+    kind, shape = rng.choice(["tame", "wild", "nan"]), (rng.randint(3, 20), rng.randint(1, 6))
+    x, y = (random_values(rng, dtype, shape, kind) for dtype in dtypes)
+    condition = y > 0
+    for format in rng.sample(["tet", "zarr", "tiledb", "tgm"], 2):
+        path = tmp_path / f"a.{format}"
+        chunks = {name: tuple(rng.randint(1, n) for n in shape) for name in "vw"} if format != "tgm" else None
+        tesseral.write(path, {"v": x, "w": y}, dims={"v": DIMS[:2], "w": DIMS[:2]}, chunks=chunks, format=format)
+        array = tesseral.open(path)["v"]
+        for axes in ((0, 1), (0,), (1,)):
+            pairs = [
+                [(Fraction(a), Fraction(b)) for a, b in zip(p.tolist(), q.tolist()) if a == a and b == b]
+                for p, q in zip(along(x, axes), along(y, axes))
+            ]
+            columns = [([a for a, _ in pair], [b for _, b in pair]) for pair in pairs]
+            axis, dims = (None if len(axes) == 2 else axes), ",".join(DIMS[a] for a in axes)
+            for ddof in (0, 1):
+                found = bits(array.cov("w", axis, ddof=ddof))
+                assert found == bits(np.array([covariance(*pair, ddof) for pair in columns], "f8")), (seed, axes)
+                rows = tet_json("stat", path, "v", "--cov", "w", "--corr", "w", "--over", dims, "--ddof", ddof)["rows"]
+                assert from_rows(rows, "cov", "f8") == found
+                assert bits(td.reduce(array, "cov", axis, other="w", ddof=ddof, nbytes=rng.choice([1, 100])).compute(scheduler="sync")) == found
+            correlation = array.corr("w", axis)
+            assert all(is_correlation(float(r), *pair) if pair[0] else math.isnan(r) for r, pair in zip(np.ravel(correlation), columns)), (seed, axes)
+            assert from_rows(rows, "corr", "f8") == bits(correlation)
+            if len(axes) == 2 and not np.isnan(x.astype("f8") + y.astype("f8")).any():
+                answers = query(path, {"correlation": {"with": "w", "axes": []}})
+                assert bits(np.array([number(answers["operation_correlation"])], "f8")) == bits(correlation)
+                answers = query(path, {"covariance": {"with": "w", "axes": []}})
+                assert number(answers["operation_covariance"]) == array.cov("w")
+        chosen = x > 0
+        some = [(Fraction(a), Fraction(b)) for a, b in zip(x[chosen].tolist(), y[chosen].tolist()) if b == b]
+        wanted = covariance([a for a, _ in some], [b for _, b in some]) if some else math.nan
+        assert bits(array.cov("w", where="v > 0")) == bits(np.array([wanted])), (seed, condition.sum())
+    with pytest.raises(Exception, match="second variable"):
+        array.statistics("cov")
+
+
+def weighted_quantile(cells, weights, q):
+    """Type 7 for an effective number of values, as xarray has it."""
+    pairs = sorted((Fraction(v), Fraction(w)) for v, w in zip(cells, weights) if v == v)
+    total, squares = sum((w for _, w in pairs), Fraction(0)), sum((w * w for _, w in pairs), Fraction(0))
+    if not total:
+        return math.nan
+    low = Fraction(q) * (total**2 - squares)
+    below, before, result = Fraction(0), low, Fraction(0)
+    for value, weight in pairs:
+        below += weight * total
+        reached = min(max(below, low), low + squares)
+        result += value * (reached - before)
+        before = reached
+    return real(result / squares)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "uint8"])
+@pytest.mark.parametrize("kind", ["tame", "nan", "wild"])
+def test_weighted_quantiles(tmp_path, dtype, kind):
+    import xarray
+
+    rng = random.Random(dtype + kind)
+    cells = random_values(rng, dtype, (9, 5), kind)
+    weights = np.array([rng.choice([0.0, 1.0, 0.1, 2.5]) for _ in range(5)])
+    arrays = {"v": cells, "w": weights, "even": np.ones(5), "bad": -np.ones(5)}
+    dims = {"v": ("time", "lat"), **dict.fromkeys(("w", "even", "bad"), ("lat",))}
+    for format in ("tet", "zarr"):
+        tesseral.write(tmp_path / f"a.{format}", arrays, dims=dims, chunks={"v": (4, 2)} if format == "tet" else None, format=format)
+        array = tesseral.open(tmp_path / f"a.{format}")["v"]
+        for q in (0.0, 0.1, 0.5, 0.9, 1.0):
+            found = array.quantile(q, weights="w")
+            each = np.broadcast_to(weights, cells.shape).ravel().tolist()
+            assert bits(found) == bits(np.array([weighted_quantile(cells.ravel().tolist(), each, q)]))
+            rows = tet_json("stat", tmp_path / f"a.{format}", "v", "--quantile", q, "--weights", "w")["rows"]
+            assert from_rows(rows, f"quantile_{q:g}", "f8") == bits(found)
+            assert bits(td.reduce(array, "quantile", q=q, weights="w", nbytes=30).compute(scheduler="sync")) == bits(found)
+            if kind == "tame" and dtype[0] == "f":
+                theirs = xarray.DataArray(cells, dims=("time", "lat")).weighted(xarray.DataArray(weights, dims=("lat",))).quantile(q)
+                assert math.isclose(found, float(theirs), rel_tol=1e-6)
+                answers = query(tmp_path / f"a.{format}", {"quantile": {"q": q, "axes": []}, "weights": "w"})
+                assert number(answers["operation_quantile"]) == found
+        assert bits(array.median(weights="even")) == bits(array.median())
+        assert array.median("lat", weights="w").shape == (9,)
+        with pytest.raises(Exception, match="not negative"):
+            array.median(weights="bad")

@@ -230,6 +230,17 @@ def _digests(out, region, catalog):
     return list(digests)
 
 
+def _varint(data, at):
+    """An unsigned LEB128 integer and the place after it."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value, at, shift = value | (byte & 0x7F) << shift, at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+
+
+
 def _statistics(out, start, catalog):
     """Exact statistics of chunks match the cells of raw ones; returns the length of the region."""
     data = out.data
@@ -272,11 +283,16 @@ def _statistics(out, start, catalog):
                     assert stored[: dataset.dtype.itemsize] == left[index].tobytes()
             finite = left[np.isfinite(left)] if left.dtype.kind == "f" else left
             expected = sum((fractions.Fraction(value) for value in finite.tolist()), fractions.Fraction(0))
-            sum_at = heap_at + place + 16
-            power, digits = struct.unpack("<hH", data[sum_at : sum_at + 4])
-            negative, digits = digits >> 15, digits & 0x7FFF
-            limbs = struct.unpack(f"<{digits}I", data[sum_at + 4 : sum_at + 4 + 4 * digits])
-            total = sum(fractions.Fraction(limb) * fractions.Fraction(2) ** (32 * (power + k)) for k, limb in enumerate(limbs))
+            flags_of_sum, at_sum = data[heap_at + place], heap_at + place + 1
+            for _ in range(2 * (flags_of_sum & 1)):
+                _, at_sum = _varint(data, at_sum)
+            head, at_sum = _varint(data, at_sum)
+            negative, total = head & 1, fractions.Fraction(0)
+            if head:
+                power, at_sum = _varint(data, at_sum)
+                power = power >> 1 ^ -(power & 1)
+                magnitude = int.from_bytes(data[at_sum : at_sum + (head >> 1)], "little")
+                total = magnitude * fractions.Fraction(256) ** power
             assert (-total if negative else total) == expected
     assert (at, first_index, used) == (rows_at, n, sums)
     return end + 8 - start

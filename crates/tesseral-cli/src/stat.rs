@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Map, Value as Json, json};
 use tesseral::{Error, ErrorKind, Result, StatSet, Summary};
 use tesseral_core::Sum;
-use tesseral_engine::Summarized;
+use tesseral_engine::{Summarized, fold};
 
 use crate::cells_argument::{CellsArgument, ResolvedCells, report_packing};
 use crate::context::Context;
@@ -108,7 +108,7 @@ fn summarize(
     if let Some(text) = condition {
         query = query.filter(text)?;
     }
-    tesseral_engine::summarize(array.handle(), &query.request(), wanted, array.options())
+    fold::summary(array.handle(), &query.request(), wanted, array.options())
 }
 
 /// Summaries of the fields of one array, computed in one pass over the cells that match a condition.
@@ -152,8 +152,7 @@ impl Together {
             (0..).zip(fields).filter(|(_, field)| folded(field)).map(|(number, _)| number).collect();
         let columns: Vec<tesseral::Column> = numbers.iter().copied().map(tesseral::Column::Field).collect();
         let query = array.cells()?.target(target.cells.clone()).only(&columns).filter(condition)?;
-        let found =
-            tesseral_engine::summarize_columns(array.handle(), &query.request(), wanted, array.options())?;
+        let found = fold::summaries(array.handle(), &query.request(), wanted, array.options())?;
         Ok(numbers.into_iter().zip(found).collect())
     }
 }
@@ -174,8 +173,7 @@ fn rows_by(target: &ResolvedCells, dim: &str, wanted: StatSet) -> CliResult<Vec<
     let array = &target.array;
     let request = array.request(target.selection()?);
     tesseral_engine::check_results(array.handle(), &request, rows)?;
-    let summaries =
-        tesseral_engine::summarize_positions(array.handle(), &request, dim, wanted, array.options())?;
+    let summaries = fold::summaries_by_position(array.handle(), &request, dim, wanted, array.options())?;
     let rows = (0..slice.count()).zip(summaries).map(|(i, summarized)| {
         let position = slice.start + i * slice.step;
         StatRow { position: Some(position), coordinate: coordinate(&schema.dims[dim], position), summarized }
@@ -220,7 +218,7 @@ fn rows_found(
     }
     let dim = u16::try_from(number).map_err(|_| Error::invalid("too many dimensions"))?;
     let found =
-        tesseral_engine::summarize_by(array.handle(), &query.request(), dim, wanted, array.options())?;
+        fold::summaries_by_coordinate(array.handle(), &query.request(), dim, wanted, array.options())?;
     let dimension = &array.schema().dims[number];
     let first = dimension.domain.as_ref().map_or(Some(0), |(first, _)| first.as_i128());
     let rows = found.into_iter().map(|(at, summary)| {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use tesseral_core::packing::Packing;
 use tesseral_core::{ArraySchema, Attributes, Error, Field, Result, Selection, Slice};
+use tesseral_engine::fold;
 use tesseral_engine::{
     Cells, Dense, Explained, Handle, Options, Reduced,
     kernel::summary::{StatSet, Summary},
@@ -462,7 +463,7 @@ impl Array {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn summary(&self, selection: &Selection, wanted: StatSet) -> Result<Summary> {
-        Ok(tesseral_engine::summarize(&self.handle, &self.request(selection), wanted, &self.options)?.summary)
+        Ok(fold::summary(&self.handle, &self.request(selection), wanted, &self.options)?.summary)
     }
 
     /// As [`summary`](Self::summary) along some axes, with one result for each position of the others.

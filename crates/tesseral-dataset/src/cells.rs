@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use tesseral_core::condition::Condition;
 use tesseral_core::{Error, Result};
+use tesseral_engine::fold;
 use tesseral_engine::kernel::summary::{StatSet, Summary};
 use tesseral_engine::{CellBatch, CellOrder, CellStream, Options, Summarized};
 use tesseral_format::{Column, CoordinateRanges, Request, Target};
@@ -191,7 +192,7 @@ impl<'a> CellQuery<'a> {
     /// As [`batches`](Self::batches); `Unsupported` for columns that cannot be reduced.
     pub fn summarize(&self, column: &str, wanted: StatSet) -> Result<Summarized> {
         let request = Request { columns: vec![self.array.column(column)?], ..self.request() };
-        tesseral_engine::summarize(self.array.handle(), &request, wanted, &self.options)
+        fold::summary(self.array.handle(), &request, wanted, &self.options)
     }
 
     /// As [`summarize`](Self::summarize), without the origin of the numbers.

@@ -39,6 +39,6 @@ pub use declare::declared_field;
 pub use output::{Output, StagedOutput};
 pub use overview::{Overview, Point, overview, overview_within};
 pub use recover::recover;
-pub use reduction::{AnswerAxis, Asked, Rolling, StatisticsQuery, TimeGroups, time_groups, weights};
+pub use reduction::{AnswerAxis, Asked, Rolling, StatisticsQuery, TimeGroups, paired, time_groups, weights};
 pub use repair::{apply_repair, remove_unfinished, repairs, unfinished};
 pub use variable::{Variable, Variables};

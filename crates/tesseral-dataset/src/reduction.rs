@@ -1,6 +1,7 @@
 //! Statistics of an array, asked for by the names of statistics, dimensions, groups and variables.
 
 mod by;
+mod paired;
 mod weights;
 
 use std::borrow::Cow;
@@ -9,7 +10,7 @@ use tesseral_core::calendar::TimePart;
 use tesseral_core::{Advice, Error, Result, Selection};
 use tesseral_engine::Options;
 use tesseral_engine::fold::{
-    self, Answers, AxisRole, Finish, Fold, FoldState, Job, Question, Reducer, Results, Statistic,
+    self, Answers, AxisRole, Finish, Fold, FoldState, Job, Paired, Question, Reducer, Results, Statistic,
 };
 use tesseral_engine::kernel::summary::{StatSet, Summary};
 use tesseral_format::{Column, Request, Target};
@@ -17,6 +18,7 @@ use tesseral_format::{Column, Request, Target};
 use crate::{Array, Container};
 
 pub use by::time_groups;
+pub use paired::paired;
 pub use weights::weights;
 
 /// A question about the cells of an array. Created by [`Array::reduction`].
@@ -53,7 +55,8 @@ pub struct StatisticsQuery<'a> {
     over: Option<Vec<usize>>,
     by: Option<Grouping>,
     rolling: Option<(usize, Rolling)>,
-    weights: Option<Weighting<'a>>,
+    weights: Option<NamedVariable<'a>>,
+    with: Option<NamedVariable<'a>>,
     condition: Option<String>,
     finish: Finish,
     sketch: Option<f64>,
@@ -78,9 +81,9 @@ pub struct Rolling {
     pub least: Option<u64>,
 }
 
-/// Weights that are yet to be read.
+/// A variable by name that is yet to be found.
 #[derive(Clone, Debug)]
-struct Weighting<'a> {
+struct NamedVariable<'a> {
     container: &'a Container,
     text: String,
 }
@@ -111,6 +114,7 @@ pub struct Asked<'a> {
     request: Request,
     question: Question,
     axes: Vec<AnswerAxis>,
+    with: Option<Paired>,
 }
 
 impl Array {
@@ -128,6 +132,7 @@ impl Array {
             by: None,
             rolling: None,
             weights: None,
+            with: None,
             condition: None,
             finish: Finish::default(),
             sketch: None,
@@ -197,11 +202,19 @@ impl<'a> StatisticsQuery<'a> {
         self
     }
 
-    /// Weights of sums and means: a variable of the container along some of the dimensions, or `cos(lat)`, the cosine of coordinates
+    /// Weights of sums, means, variances and quantiles: a variable of the container along some of the dimensions, or `cos(lat)`, the cosine of coordinates
     /// in degrees.
     #[must_use]
     pub fn weights(mut self, container: &'a Container, text: &str) -> Self {
-        self.weights = Some(Weighting { container, text: text.to_owned() });
+        self.weights = Some(NamedVariable { container, text: text.to_owned() });
+        self
+    }
+
+    /// The second variable of covariances and correlations: a variable of the container over the same dimensions, or another field of
+    /// the array.
+    #[must_use]
+    pub fn with(mut self, container: &'a Container, name: &str) -> Self {
+        self.with = Some(NamedVariable { container, text: name.to_owned() });
         self
     }
 
@@ -259,9 +272,16 @@ impl<'a> StatisticsQuery<'a> {
         if let Some(error) = self.sketch {
             question = question.sketched(error);
         }
-        if let Some(Weighting { container, text }) = &self.weights {
+        if let Some(NamedVariable { container, text }) = &self.weights {
             let weights = weights(self.array, container, text, &self.selection)?;
             question = question.weighted(weights).map_err(|e| e.in_array(name))?;
+        }
+        let with =
+            self.with.as_ref().map(|with| paired(self.array, with.container, &with.text)).transpose()?;
+        if let Some(with) = &with {
+            question = question.paired(with.clone());
+        } else if let Some(statistic) = self.statistics.iter().find(|statistic| statistic.is_paired()) {
+            return Err(Error::invalid(format!("{statistic} requires a second variable")).in_array(name));
         }
         if let Some((_, rolling)) = self.rolling {
             question = question.with_at_least(rolling.least.unwrap_or(rolling.size));
@@ -270,7 +290,7 @@ impl<'a> StatisticsQuery<'a> {
         if let Some(text) = &self.condition {
             request.condition = self.array.cells()?.filter(text)?.request().condition;
         }
-        Ok(Asked { array, options: self.options, request, question, axes })
+        Ok(Asked { array, options: self.options, request, question, axes, with })
     }
 
     /// The role of each axis, and the axes of the answers.
@@ -376,6 +396,12 @@ impl Asked<'_> {
     /// # Errors
     /// As [`ask`](Self::ask).
     pub fn run(&self, job: &Job) -> Result<Results> {
+        if let Some(with) = &self.with {
+            // A job names the second variable, but its bytes do not contain an open array.
+            let fold = Fold { paired: Some(with.clone()), ..job.fold.clone() };
+            let job = Job { fold, units: job.units.clone() };
+            return job.run(self.array.handle(), &self.request, &self.options);
+        }
         job.run(self.array.handle(), &self.request, &self.options)
     }
 
@@ -392,11 +418,7 @@ impl Asked<'_> {
     /// # Errors
     /// Errors of the plan of a sparse array.
     pub fn kept_bytes(&self) -> Result<u64> {
-        let (Some(selection), true) =
-            (self.request.selection(), self.question.fold().reducers.contains(&Reducer::Values))
-        else {
-            return Ok(0);
-        };
+        let Some(selection) = self.request.selection() else { return Ok(0) };
         let sizes = self.request.columns.iter().map(|column| match column {
             Column::Field(number) => {
                 self.array.schema().fields[usize::from(*number)].cell_size().unwrap_or(1)
@@ -404,6 +426,11 @@ impl Asked<'_> {
             _ => 0,
         });
         let size = sizes.sum::<usize>() as u64;
+        let kept = self.question.fold().reducers.iter().map(|reducer| reducer.kept_bytes(size));
+        let size: u64 = kept.fold(0, u64::saturating_add);
+        if size == 0 {
+            return Ok(0);
+        }
         let schema = self.array.schema();
         let target = match schema.sparse {
             true => Target::Coordinates(tesseral_engine::ranges(&schema.dims, selection)?),

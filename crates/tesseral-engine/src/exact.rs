@@ -18,13 +18,16 @@ pub(crate) mod digits;
 pub(crate) mod fixed;
 mod moments;
 mod products;
+mod quantile;
 #[cfg(test)]
 pub(crate) mod rational;
 pub(crate) mod slots;
 pub(crate) mod split;
 #[cfg(test)]
 mod tests;
+pub(crate) mod wire;
 
 pub use moments::Moments;
 pub(crate) use moments::{ratio, weighted_spread};
 pub use products::Products;
+pub(crate) use quantile::weighted_quantile;

@@ -2,7 +2,5 @@
 
 pub(crate) mod axes;
 pub mod fold;
-pub(crate) mod group_by;
-pub(crate) mod positions;
 pub(crate) mod summary;
 pub(crate) mod visit;

@@ -11,10 +11,10 @@ use tesseral_conformance::testing::cells::{self, CellsFormat};
 use tesseral_conformance::testing::layered::{self, LayeredFormat};
 use tesseral_core::condition::{Condition, Op};
 use tesseral_core::{CellLen, Selection, Slice};
+use tesseral_engine::fold;
 use tesseral_engine::kernel::summary::{StatSet, Summary};
 use tesseral_engine::{
     CellBatch, CellOrder, Handle, Options, read, read_cells, read_into, read_valid_var, read_var, reduce,
-    summarize,
 };
 use tesseral_format::{Column, ContainerSource, Format, OpenOptions, Request, Target};
 use tesseral_store::Store;
@@ -134,7 +134,7 @@ fn check_summary(
         return;
     }
     let want = oracle::summary(&**container, array, field, request.selection().unwrap()).unwrap();
-    let got = summarize(handle, request, StatSet::ALL, options)
+    let got = fold::summary(handle, request, StatSet::ALL, options)
         .unwrap_or_else(|e| panic!("{context}: {e}"))
         .summary;
     assert_eq!((got.count(), got.nulls(), got.nans()), (want.cells, want.nulls, want.nans), "{context}");
@@ -350,7 +350,7 @@ fn check_fold(handle: &Handle, request: &Request, want: &[oracle::Row], context:
         }
         let request = Request { columns: vec![*column], ..request.clone() };
         for wanted in [StatSet::ALL, StatSet::RANGE | StatSet::SUM] {
-            let got = summarize(handle, &request, wanted, &Options::default()).unwrap().summary;
+            let got = fold::summary(handle, &request, wanted, &Options::default()).unwrap().summary;
             assert_eq!(
                 (got.count(), got.nulls(), got.nans()),
                 (naive.count(), naive.nulls(), naive.nans()),

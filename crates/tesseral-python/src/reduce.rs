@@ -33,6 +33,8 @@ pub(crate) struct ReduceInput {
     /// An axis, the size of its windows, whether they are centered, and the values that they need.
     rolling: Option<(usize, u64, bool, Option<u64>)>,
     weights: Option<String>,
+    /// The second variable of covariances and correlations.
+    other: Option<String>,
     /// Bins of a histogram and their range.
     bins: Option<(u32, Option<(f64, f64)>)>,
     /// Relative error of quantiles.
@@ -86,6 +88,9 @@ impl ReduceInput {
         if let Some(weights) = &self.weights {
             asked = asked.weights(view.container(), weights);
         }
+        if let Some(other) = &self.other {
+            asked = asked.with(view.container(), other);
+        }
         if let Some(condition) = &self.condition {
             asked = asked.filter(condition)?;
         }
@@ -95,7 +100,10 @@ impl ReduceInput {
     /// The request for the cells alone, which jobs need.
     fn cells<'a>(&self, view: &'a View, array: &'a Array, options: &Options) -> tesseral::Result<Asked<'a>> {
         let selection = index::selection(&view.window, &view.shape)?;
-        let asked = array.reduction(Vec::new())?.select(selection).options(options.clone());
+        let mut asked = array.reduction(Vec::new())?.select(selection).options(options.clone());
+        if let Some(other) = &self.other {
+            asked = asked.with(view.container(), other);
+        }
         match &self.condition {
             Some(condition) => asked.filter(condition)?.resolve(),
             None => asked.resolve(),

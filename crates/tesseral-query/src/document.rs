@@ -185,6 +185,13 @@ pub enum Reduction {
     Transform,
 }
 
+impl Operation {
+    /// Returns whether the result is a matrix of the variables of a table.
+    pub fn is_matrix(&self) -> bool {
+        matches!(self.reduction, Reduction::Covariance | Reduction::Correlation) && self.with.is_none()
+    }
+}
+
 impl Reduction {
     /// All reductions.
     pub const ALL: [Self; 31] = [
@@ -330,6 +337,8 @@ pub struct Operation {
     pub range: Option<(Number, Number)>,
     /// `null_count`: the missing value.
     pub fill: Option<Number>,
+    /// `covariance`, `correlation`: the second variable; without one, a matrix of the variables of a table.
+    pub with: Option<String>,
     /// `transform`: the kind.
     pub method: Option<Method>,
 }

@@ -9,7 +9,7 @@ mod values;
 use serde_json::{Map, Value as Json};
 use tesseral_core::{Error, Result};
 
-use super::document::{Document, Execution, Reduction};
+use super::document::{Document, Execution, Operation, Reduction};
 use cells::{filter, label_filter, selection};
 use execution::{execution, write};
 use results::{align, group_by, operation, window};
@@ -200,8 +200,7 @@ fn unknown(key: &str, known: &[&str]) -> Error {
 fn check_together(document: &Document) -> Result<()> {
     let operation = document.operation.as_ref();
     let transform = operation.is_some_and(|op| op.reduction == Reduction::Transform);
-    let matrix =
-        operation.is_some_and(|op| matches!(op.reduction, Reduction::Covariance | Reduction::Correlation));
+    let matrix = operation.is_some_and(Operation::is_matrix);
     if document.write.is_some() && !transform {
         return Err(bad("write", "it requires `transform`"));
     }
@@ -220,9 +219,21 @@ fn check_together(document: &Document) -> Result<()> {
             return Err(bad("group_by", "it requires a reduction other than a transform or a matrix"));
         }
     }
-    let weighted = [Reduction::Sum, Reduction::Mean, Reduction::NanMean];
+    let weighted = [
+        Reduction::Sum,
+        Reduction::Mean,
+        Reduction::NanMean,
+        Reduction::Var,
+        Reduction::Std,
+        Reduction::NanStd,
+        Reduction::Median,
+        Reduction::Quantile,
+    ];
     if document.weights.is_some() && !operation.is_some_and(|op| weighted.contains(&op.reduction)) {
-        return Err(bad("weights", "it requires `sum`, `mean` or `nan_mean`"));
+        return Err(bad(
+            "weights",
+            "it requires a sum, a mean, a variance, a standard deviation, a median or a quantile",
+        ));
     }
     if document.window.is_some() && !operation.is_some_and(|op| op.reduction.streams()) {
         return Err(bad(

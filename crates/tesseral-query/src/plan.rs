@@ -2,7 +2,7 @@
 
 use tesseral_core::condition::Condition;
 use tesseral_core::{Advice, Error, Result, Selection, Slice, schema::Labels};
-use tesseral_engine::fold::{self, AxisRole, Fold, Histogram, Job, Results, Statistic, Weights};
+use tesseral_engine::fold::{self, AxisRole, Fold, Histogram, Job, Paired, Results, Statistic, Weights};
 use tesseral_format::Request;
 
 use super::document::{AxisToken, Document, Edge, FilterClause, GroupedBy, Operation, Reduction};
@@ -28,6 +28,8 @@ pub struct Plan {
     /// The parts of times that positions are grouped by.
     pub(super) group_labels: Option<Vec<String>>,
     weights: Option<Weights>,
+    /// The second variable of a covariance or correlation.
+    paired: Option<Paired>,
     /// The array to compare axes with, and the pairs of axes.
     pub(super) other: Option<Array>,
     pub(super) settings: QueryOptions,
@@ -85,6 +87,7 @@ impl Plan {
             groups: None,
             group_labels: None,
             weights: None,
+            paired: None,
             settings: settings.clone(),
             source: std::path::PathBuf::from(container.location()),
             budget,
@@ -92,6 +95,9 @@ impl Plan {
         };
         if let Some(text) = &document.weights {
             plan.weights = Some(tesseral_dataset::weights(&plan.array, container, text, &plan.selection)?);
+        }
+        if let Some(name) = document.operation.as_ref().and_then(|operation| operation.with.as_ref()) {
+            plan.paired = Some(tesseral_dataset::paired(&plan.array, container, name)?);
         }
         plan.resolve()?;
         Ok(Some(plan))
@@ -141,11 +147,8 @@ impl Plan {
                 };
             }
             self.groups = Some(rank);
-        } else if !listed.is_empty() && listed.len() == rank {
-            let matrix = matches!(operation.reduction, Reduction::Covariance | Reduction::Correlation);
-            if !matrix {
-                return Err(bad(key, "the list contains all axes").hint("use [] for one result"));
-            }
+        } else if !listed.is_empty() && listed.len() == rank && !operation.is_matrix() {
+            return Err(bad(key, "the list contains all axes").hint("use [] for one result"));
         }
         if operation.reduction == Reduction::NullCount
             && operation.fill.is_none()
@@ -160,6 +163,7 @@ impl Plan {
             fold::reducers(&[statistic(&operation)], self.weights.is_some(), operation.sketch);
         let mut fold = Fold::new(reducers, roles);
         fold.weights.clone_from(&self.weights);
+        fold.paired.clone_from(&self.paired);
         fold.masks = self.masks.clone();
         self.fold = Some(fold);
         Ok(())
@@ -245,11 +249,8 @@ impl Plan {
     /// `Unsupported` for queries of several passes: matrices, transforms, cells without a reduction. A histogram without `min`
     /// and `max` runs its first pass here.
     pub fn split(&self, n: usize) -> Result<Vec<Job>> {
-        let operation = self.document.operation.as_ref().map(|op| op.reduction);
-        if matches!(
-            operation,
-            None | Some(Reduction::Covariance | Reduction::Correlation | Reduction::Transform)
-        ) {
+        let several = |op: &Operation| op.is_matrix() || op.reduction == Reduction::Transform;
+        if self.document.operation.as_ref().is_none_or(several) {
             return Err(Error::unsupported("splitting a query with several passes"));
         }
         let fold = self.fold()?;
@@ -292,9 +293,9 @@ fn check_sparse(array: &Array, document: &Document) -> Result<()> {
     if array.schema().shape().is_none() {
         return refuse("queries by position, which some dimension does not have,", Advice::Summarize);
     }
-    match document.operation.as_ref().map(|operation| operation.reduction) {
+    match &document.operation {
         None => refuse("a preview", Advice::ReadCells),
-        Some(Reduction::Covariance | Reduction::Correlation | Reduction::Transform) => {
+        Some(operation) if operation.is_matrix() || operation.reduction == Reduction::Transform => {
             refuse("matrices and transforms", Advice::SparseAs(&["dense"]))
         }
         Some(_) => Ok(()),
@@ -345,11 +346,9 @@ pub(super) fn statistic(operation: &Operation) -> Statistic {
             // As the reference has it, values outside of the range are counted in the first and last bin.
             Statistic::Histogram(Histogram::new(operation.bins, operation.range.into_iter().collect(), true))
         }
-        Reduction::Median
-        | Reduction::Quantile
-        | Reduction::Covariance
-        | Reduction::Correlation
-        | Reduction::Transform => Statistic::Quantile(operation.q),
+        Reduction::Covariance => Statistic::Covariance,
+        Reduction::Correlation => Statistic::Correlation,
+        Reduction::Median | Reduction::Quantile | Reduction::Transform => Statistic::Quantile(operation.q),
     }
 }
 

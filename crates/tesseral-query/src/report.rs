@@ -92,6 +92,9 @@ fn operation(operation: &Operation) -> Json {
     let mut inner = Map::new();
     let axes: Vec<String> = operation.axes.iter().map(ToString::to_string).collect();
     inner.insert("axes".into(), json!(axes));
+    if let Some(with) = &operation.with {
+        inner.insert("with".into(), json!(with));
+    }
     match operation.reduction {
         Reduction::Quantile => {
             inner.insert("q".into(), json!(operation.q));
@@ -226,7 +229,7 @@ fn execution(plan: &Plan, outcome: &QueryOutcome, detail: Detail) -> Result<Json
 }
 
 fn answers(operation: &Operation, outcome: &QueryOutcome, put: &mut dyn FnMut(String, Json) -> Option<Json>) {
-    let matrix = matches!(operation.reduction, Reduction::Covariance | Reduction::Correlation);
+    let matrix = operation.is_matrix();
     if matrix {
         let key = operation.reduction.key();
         put(format!("operation_{key}"), outcome.answers.iter().map(to_json).collect());

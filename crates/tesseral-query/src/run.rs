@@ -101,7 +101,9 @@ impl Plan {
             });
         };
         match operation.reduction {
-            Reduction::Covariance | Reduction::Correlation => matrix::run(self, operation),
+            Reduction::Covariance | Reduction::Correlation if operation.is_matrix() => {
+                matrix::run(self, operation)
+            }
             Reduction::Transform => transform::run(self, operation),
             _ => {
                 let fold = self.fold()?;

@@ -76,6 +76,8 @@ fn every_error_names_the_key() {
         (r#"{"dataset": "a", "null_count": {"fill": "x"}}"#, "null_count.fill"),
         (r#"{"dataset": "a", "transform": {"method": "cube"}}"#, "transform.method"),
         (r#"{"dataset": "a", "covariance": []}"#, "covariance"),
+        (r#"{"dataset": "a", "covariance": {"with": 3, "axes": []}}"#, "covariance.with"),
+        (r#"{"dataset": "a", "correlation": {"with": "b"}}"#, "correlation"),
         (r#"{"dataset": "a", "write": "ram"}"#, "write"),
         (r#"{"dataset": "a", "transform": {"method": "l1"}, "write": "disk"}"#, "write.target"),
         (r#"{"dataset": "a", "transform": {"method": "l1"}, "write": {"path": "x"}}"#, "write.path"),

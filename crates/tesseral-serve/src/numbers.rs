@@ -34,7 +34,7 @@ fn summarized(array: &Array, target: Target) -> Result<Summarized> {
         return Err(error.in_array(array.name()).hint("select a smaller range"));
     }
     let request = Request { target, ..array.request(&tesseral::Selection::all(&[])) };
-    tesseral_engine::summarize(array.handle(), &request, StatSet::ALL, array.options())
+    tesseral_engine::fold::summary(array.handle(), &request, StatSet::ALL, array.options())
 }
 
 /// Count, missing cells, minimum, maximum, mean, standard deviation and sum of cells.

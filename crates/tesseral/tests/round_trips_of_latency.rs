@@ -145,7 +145,8 @@ fn a_thousand_fragments_open_in_three_rounds() {
     let [_, stated] = measured(client, |array| {
         let request = array.request(&Selection::all(&[1000, 20]));
         let options = Options::default();
-        let found = tesseral_engine::summarize(array.handle(), &request, StatSet::RANGE, &options).unwrap();
+        let found =
+            tesseral_engine::fold::summary(array.handle(), &request, StatSet::RANGE, &options).unwrap();
         assert!(found.from_statistics);
     });
     assert!(stated.0 <= 3, "{stated:?}");

@@ -307,7 +307,14 @@ fn statistics_of_too_many_coordinates_are_rejected() {
     let query = array.cells().unwrap().only(&[tesseral::Column::Field(0)]);
     let error = bounded("statistics by coordinate", || {
         let request = query.request();
-        tesseral_engine::summarize_by(array.handle(), &request, 0, StatSet::ALL, array.options()).unwrap_err()
+        tesseral_engine::fold::summaries_by_coordinate(
+            array.handle(),
+            &request,
+            0,
+            StatSet::ALL,
+            array.options(),
+        )
+        .unwrap_err()
     });
     assert!(matches!(error.kind(), ErrorKind::Limit { .. }), "{error}");
 }

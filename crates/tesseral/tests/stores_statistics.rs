@@ -6,7 +6,7 @@ mod common;
 use common::{Case, array, memory, threads};
 use tesseral::{Array, CreateOptions, DType, Options, Scalar, Selection, StatSet, Summary};
 use tesseral_core::Field;
-use tesseral_engine::{WriteSession, summarize};
+use tesseral_engine::{WriteSession, fold};
 use tesseral_store::{Bytes, MemoryStore, StoreExt};
 
 const WANTED: StatSet = StatSet::SUM;
@@ -59,7 +59,7 @@ fn write(case: &Case, missing: &[Scalar], options: &CreateOptions, execution: Op
 
 fn summary(array: &Array, selection: &Selection, wanted: StatSet) -> (Summary, bool) {
     let request = array.request(selection);
-    let found = summarize(array.handle(), &request, wanted, &Options::default()).unwrap();
+    let found = fold::summary(array.handle(), &request, wanted, &Options::default()).unwrap();
     (found.summary, found.from_statistics)
 }
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::{Map, Value as Json, json};
-use tesseral::fold::{Answer, Answers, Histogram, Number, Statistic};
+use tesseral::fold::{Answer, Answers, Finish, Histogram, Number, Statistic};
 use tesseral::{AnswerAxis, Asked, Container, Error, Rolling, Selection, StatisticsQuery};
 
 use crate::cells_argument::ResolvedCells;
@@ -67,19 +67,28 @@ pub(super) struct AxisArguments {
     /// Median
     #[arg(long, value_name = "DIMS", num_args = 0..=1, default_missing_value = "")]
     median: Option<String>,
+    /// Covariance with another variable over the same dimensions, `--over` some of them
+    #[arg(long, value_name = "VAR")]
+    cov: Option<String>,
+    /// Correlation with another variable over the same dimensions
+    #[arg(long, value_name = "VAR")]
+    corr: Option<String>,
+    /// Delta degrees of freedom of --var, --std and --cov: they divide by the number of values less N
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    ddof: u32,
     /// Quantile from 0 to 1. Repeatable
     #[arg(long, value_name = "Q")]
     quantile: Vec<f64>,
     /// Approximate medians and quantiles in little memory, with at most this relative error, e.g. 0.01
     #[arg(long, value_name = "ERROR")]
     sketch: Option<f64>,
-    /// Dimensions of --quantile and --histogram
+    /// Dimensions of --quantile, --histogram, --cov and --corr
     #[arg(long, value_name = "DIMS")]
     over: Option<String>,
     /// Counts of values in N equal bins, from the smallest to the largest value or from LO to HI
     #[arg(long, value_name = "N[,LO,HI]", allow_hyphen_values = true)]
     histogram: Option<String>,
-    /// Weights of --sum and --mean: a variable along some of the dimensions, or `cos(lat)` for coordinates in degrees
+    /// Weights of sums, means, variances, medians and quantiles: a variable along some of the dimensions, or `cos(lat)` for coordinates in degrees
     #[arg(long, value_name = "VAR")]
     weights: Option<String>,
     /// Statistics of the N positions up to each position of a dimension
@@ -121,6 +130,7 @@ impl AxisArguments {
             || self.median.is_some()
             || !self.quantile.is_empty()
             || self.histogram.is_some()
+            || self.second().is_some()
     }
 
     /// Rejects options that have no statistic to apply to.
@@ -129,7 +139,17 @@ impl AxisArguments {
             let hint = "add --mean or another statistic";
             return Err(Error::invalid("--weights and --rolling require a statistic").hint(hint).into());
         }
+        if let (Some(a), Some(b)) = (&self.cov, &self.corr)
+            && a != b
+        {
+            return Err(Error::invalid("--cov and --corr must name the same variable").into());
+        }
         Ok(())
+    }
+
+    /// The second variable of covariances and correlations.
+    fn second(&self) -> Option<&str> {
+        self.cov.as_deref().or(self.corr.as_deref())
     }
 
     /// Requested statistics by the heading of their column.
@@ -141,6 +161,10 @@ impl AxisArguments {
             .chain(median)
             .filter_map(|name| Some((name.to_owned(), Statistic::parse(name)?)))
             .collect();
+        for (name, variable) in [("cov", &self.cov), ("corr", &self.corr)] {
+            let statistic = variable.as_ref().and_then(|_| Statistic::parse(name));
+            found.extend(statistic.map(|statistic| (name.to_owned(), statistic)));
+        }
         for &q in &self.quantile {
             if !(0.0..=1.0).contains(&q) {
                 return Err(Error::invalid(format!(
@@ -214,6 +238,10 @@ impl AxisArguments {
             let (axis, size) = window(schema, text)?;
             let rolling = Rolling { size, center: self.center, least: self.min_count };
             asked = asked.rolling(axis, rolling);
+        }
+        asked = asked.finish(Finish { ddof: f64::from(self.ddof), ..Finish::default() });
+        if let Some(name) = self.second() {
+            asked = asked.with(container, name);
         }
         if let Some(weights) = &self.weights {
             asked = asked.weights(container, weights);

@@ -18,11 +18,10 @@
 //! 2. Subnormal results round at the fixed bit 2^-1074, in the same step, so nothing is rounded twice.
 
 use smallvec::SmallVec;
-use tesseral_core::{Error, Result};
 
 /// Powers of 2^32 between which digits of partial results lie: products of three of the smallest and of the largest floats, 2^64 times.
-const FIRST_DIGIT: i32 = -102;
-const END_DIGIT: i32 = 102;
+pub(super) const FIRST_DIGIT: i32 = -102;
+pub(super) const END_DIGIT: i32 = 102;
 
 /// An exact number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -170,36 +169,6 @@ impl Digits {
             digits[i + other.digits.len()] = carry as u32;
         }
         Self::new(self.negative != other.negative, self.first + other.first, digits)
-    }
-
-    /// The bytes of the number: power of its first digit, number of digits with the sign in the highest bit, digits; little-endian.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        out.extend((self.first as i16).to_le_bytes());
-        out.extend((self.digits.len() as u16 | u16::from(self.negative) << 15).to_le_bytes());
-        self.digits.iter().for_each(|digit| out.extend(digit.to_le_bytes()));
-    }
-
-    /// Parses a number from the start of `bytes`, and returns the bytes after it.
-    ///
-    /// # Errors
-    /// `Corrupt` when the bytes are truncated, not canonical, or beyond the range of sums of products.
-    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8])> {
-        let corrupt = |detail: &str| Error::corrupt("exact sum", "partial result", None, detail);
-        let (head, rest) = bytes.split_first_chunk::<4>().ok_or_else(|| corrupt("truncated"))?;
-        let first = i32::from(i16::from_le_bytes([head[0], head[1]]));
-        let length = u16::from_le_bytes([head[2], head[3]]);
-        let (negative, length) = (length >> 15 != 0, usize::from(length & 0x7FFF));
-        let inside = usize::try_from(END_DIGIT - first).is_ok_and(|room| length <= room);
-        if first < FIRST_DIGIT || !inside {
-            return Err(corrupt("digits out of range"));
-        }
-        let (body, rest) = rest.split_at_checked(4 * length).ok_or_else(|| corrupt("truncated"))?;
-        let digits = body.as_chunks::<4>().0.iter().map(|digit| u32::from_le_bytes(*digit)).collect();
-        let parsed = Self { negative, first, digits };
-        if Self::new(negative, first, parsed.digits.clone()) != parsed {
-            return Err(corrupt("not canonical"));
-        }
-        Ok((parsed, rest))
     }
 }
 

@@ -8,6 +8,7 @@ use tesseral_core::{Element, Result};
 use super::block::BLOCK;
 use super::digits::Digits;
 use super::fixed::{Fixed, parts};
+use super::wire::{corrupt, parse_varint, write_varint};
 use crate::kernel::block::WorkType;
 
 /// Exact sum and, where they are requested, exact sum of squares.
@@ -107,7 +108,7 @@ impl Moments {
     }
 
     /// Adds the terms of others.
-    pub(crate) fn merge(&mut self, other: &Self) {
+    pub fn merge(&mut self, other: &Self) {
         self.infinities.iter_mut().zip(other.infinities).for_each(|(a, b)| *a = a.saturating_add(b));
         self.sum.merge(&other.sum);
         self.squares.merge(&other.squares);
@@ -202,28 +203,46 @@ impl Moments {
         self.spread(n).is_none_or(|spread| !spread.negative)
     }
 
-    /// The bytes of the moments: counts of infinities, sum, squares.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        self.infinities.iter().for_each(|count| out.extend(count.to_le_bytes()));
+    /// Appends the bytes of the moments; their form is described in `exact/wire.rs`. Equal terms in any order give equal bytes.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let (infinite, squares) = (self.infinities != [0, 0], self.squares.digits());
+        out.push(u8::from(infinite) | u8::from(!squares.is_zero()) << 1);
+        if infinite {
+            self.infinities.iter().for_each(|count| write_varint(*count, out));
+        }
         self.sum.digits().write(out);
-        self.squares.digits().write(out);
+        if !squares.is_zero() {
+            squares.write(out);
+        }
     }
 
     /// Parses moments from the start of `bytes`, and returns the bytes after them.
     ///
     /// # Errors
     /// `Corrupt` when the bytes are truncated or the numbers are not possible.
-    pub(crate) fn parse(bytes: &[u8]) -> Result<(Self, &[u8])> {
-        let corrupt = |detail: &str| tesseral_core::Error::corrupt("moments", "partial result", None, detail);
-        let (counts, rest) = bytes.split_first_chunk::<16>().ok_or_else(|| corrupt("truncated"))?;
-        let count = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| counts[at + i]));
-        let (sum, rest) = Digits::parse(rest)?;
-        let (squares, rest) = Digits::parse(rest)?;
-        if squares.negative {
-            return Err(corrupt("negative sum of squares"));
+    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8])> {
+        let (&flags, mut rest) = bytes.split_first().ok_or_else(|| corrupt("truncated"))?;
+        if flags > 3 {
+            return Err(corrupt("unknown flags"));
         }
-        let (sum, squares) = (Fixed::from(&sum), Fixed::from(&squares));
-        Ok((Self { infinities: [count(0), count(8)], sum, squares }, rest))
+        let mut infinities = [0; 2];
+        if flags & 1 != 0 {
+            for count in &mut infinities {
+                (*count, rest) = parse_varint(rest)?;
+            }
+            if infinities == [0, 0] {
+                return Err(corrupt("not canonical"));
+            }
+        }
+        let (sum, mut rest) = Digits::parse(rest)?;
+        let mut squares = Digits::default();
+        if flags & 2 != 0 {
+            (squares, rest) = Digits::parse(rest)?;
+            if squares.negative || squares.is_zero() {
+                return Err(corrupt("impossible sum of squares"));
+            }
+        }
+        Ok((Self { infinities, sum: Fixed::from(&sum), squares: Fixed::from(&squares) }, rest))
     }
 }
 
@@ -269,15 +288,20 @@ pub(crate) fn weighted_spread(
     if spread.is_zero() {
         return Some(0.0);
     }
+    Some(root_of_ratio(&spread, &total))
+}
+
+/// The square root of the quotient of two positive numbers, within one unit in the last place.
+pub(super) fn root_of_ratio(dividend: &Digits, divisor: &Digits) -> f64 {
     // The quotient is scaled to about 1 by a power of 2^64, whose root is a power of 2^32.
-    let half = (spread.magnitude_digits() - total.magnitude_digits()).div_euclid(2);
+    let half = (dividend.magnitude_digits() - divisor.magnitude_digits()).div_euclid(2);
     let mut scaled = Fixed::default();
-    scaled.add_f64(digits_ratio(&spread.shifted(-2 * half), &total).sqrt());
-    Some(scaled.digits().shifted(half).to_f64())
+    scaled.add_f64(digits_ratio(&dividend.shifted(-2 * half), divisor).sqrt());
+    scaled.digits().shifted(half).to_f64()
 }
 
 /// The quotient of two numbers, correctly rounded; the divisor is not 0.
-fn digits_ratio(dividend: &Digits, divisor: &Digits) -> f64 {
+pub(super) fn digits_ratio(dividend: &Digits, divisor: &Digits) -> f64 {
     if dividend.is_zero() {
         return 0.0;
     }

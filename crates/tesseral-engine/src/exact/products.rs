@@ -1,9 +1,11 @@
 //! Exact sums of products, for covariances.
 
+use tesseral_core::Result;
+
 use super::block::{BLOCK, add_products, bounds};
 use super::digits::Digits;
 use super::fixed::Fixed;
-use super::moments::{Moments, co_spread, degrees};
+use super::moments::{Moments, co_spread, degrees, root_of_ratio};
 
 /// An exact sum of the products of two variables.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,7 +35,7 @@ impl Products {
         self.spread(x, y, n).map_or(f64::NAN, |spread| spread.quotient(degrees(n, ddof)))
     }
 
-    /// The correlation of `n` pairs, to within a few units in the last place; NaN with infinities or a constant variable.
+    /// The correlation of `n` pairs, within one unit in the last place; NaN with infinities or a constant variable.
     pub fn correlation(&self, x: &Moments, y: &Moments, n: u64) -> f64 {
         let (Some(both), Some(x), Some(y)) = (self.spread(x, y, n), x.spread(n), y.spread(n)) else {
             return f64::NAN;
@@ -41,11 +43,31 @@ impl Products {
         if x.is_zero() || y.is_zero() {
             return f64::NAN;
         }
-        // Each variable is scaled by a power of two, so that nothing overflows.
-        let (a, b) = (x.magnitude_digits() / 2, y.magnitude_digits() / 2);
-        let root = |spread: &Digits, by: i32| spread.shifted(-2 * by).root_of_quotient(1);
-        let ratio = both.shifted(-a - b).to_f64() / root(&x, a) / root(&y, b);
-        ratio.clamp(-1.0, 1.0)
+        if both.is_zero() {
+            return 0.0;
+        }
+        // The root of the exact square, which has the sign of the covariance.
+        let magnitude = root_of_ratio(&both.times(&both), &x.times(&y)).min(1.0);
+        if both.negative { -magnitude } else { magnitude }
+    }
+
+    /// Adds the products of other pairs.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.sum.merge(&other.sum);
+    }
+
+    /// Appends the bytes of the sum.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        self.sum.digits().write(out);
+    }
+
+    /// Parses a sum from the start of `bytes`, and returns the bytes after it.
+    ///
+    /// # Errors
+    /// `Corrupt` when the bytes are not those of a sum.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<(Self, &[u8])> {
+        let (sum, rest) = Digits::parse(bytes)?;
+        Ok((Self { sum: Fixed::from(&sum) }, rest))
     }
 
     /// `n · Σxy − Σx · Σy`; `None` with infinities.

@@ -81,6 +81,12 @@ pub(crate) fn rounded_root(numerator: &BigInt, denominator: u128) -> f64 {
     nearest(|half_units| (half_units * half_units * &denominator).cmp(&scaled))
 }
 
+/// The square root of a positive quotient, rounded to nearest, ties to even.
+pub(crate) fn rounded_root_wide(numerator: &BigInt, denominator: &BigInt) -> f64 {
+    let scaled = numerator << (2 * LOWEST + 2);
+    nearest(|half_units| (half_units * half_units * denominator).cmp(&scaled))
+}
+
 /// The exact sums of finite values.
 pub(crate) struct Oracle {
     pub n: u64,

@@ -193,18 +193,22 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_are_rejected_or_canonical(mut bytes in prop::collection::vec(any::<u8>(), 0..40), first in -80_i16..80, digits in 0_u16..10) {
-        if let Some((head, _)) = bytes.split_first_chunk_mut::<4>() {
-            [head[0], head[1]] = first.to_le_bytes();
-            [head[2], head[3]] = digits.to_le_bytes();
-        }
+    fn arbitrary_bytes_are_rejected_or_canonical(mut bytes in prop::collection::vec(any::<u8>(), 0..40), first in -500_i16..500, digits in 0_u16..30) {
+        let mut head = Vec::new();
+        super::wire::write_varint(u64::from(digits), &mut head);
+        super::wire::write_varint(u64::from((first << 1 ^ first >> 15) as u16), &mut head);
+        bytes.splice(0..0, head);
         if let Ok((number, rest)) = Digits::parse(&bytes) {
             let mut again = Vec::new();
             number.write(&mut again);
             prop_assert_eq!(&again, &bytes[..bytes.len() - rest.len()]);
             prop_assert_eq!(Fixed::from(&number).digits(), number);
         }
-        let _ = Moments::parse(&bytes);
+        if let Ok((moments, rest)) = Moments::parse(&bytes) {
+            let mut again = Vec::new();
+            moments.write(&mut again);
+            prop_assert_eq!(&again, &bytes[..bytes.len() - rest.len()]);
+        }
     }
 }
 
@@ -240,6 +244,101 @@ proptest! {
             prop_assert_eq!(found.unwrap().abs().to_bits(), wanted.abs().to_bits(), "{:?}", pairs);
         }
     }
+}
+
+/// Values and weights of one of several distributions.
+fn weighted(kind: u64, n: usize, seed: u64) -> Vec<(f64, f64)> {
+    let weights = floats(seed % 8, n, seed ^ 0x55).into_iter().map(|weight| match seed % 3 {
+        0 => 1.0,
+        1 => (weight.to_bits() % 5) as f64 * 0.1,
+        _ => weight.abs(),
+    });
+    let mut pairs: Vec<(f64, f64)> = floats(kind, n, seed).into_iter().zip(weights).collect();
+    pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    pairs
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn weighted_quantiles_are_correctly_rounded(kind in 0_u64..8, n in 1_usize..40, seed in any::<u64>(), part in 0_u32..=10) {
+        let (pairs, q) = (weighted(kind, n, seed), f64::from(part) / 10.0);
+        let found = super::weighted_quantile(&pairs, q);
+        let total: BigInt = pairs.iter().map(|(_, w)| units(*w)).sum();
+        let squares: BigInt = pairs.iter().map(|(_, w)| units(*w) * units(*w)).sum();
+        if total == BigInt::ZERO {
+            prop_assert_eq!(found, None);
+        } else {
+            let low = units(q) * (&total * &total - &squares);
+            let high = &low + (&squares << 1074_usize);
+            let (mut below, mut before, mut sum) = (BigInt::ZERO, low.clone(), BigInt::ZERO);
+            for (x, w) in &pairs {
+                below += units(*w);
+                let reached: BigInt = (&below * &total) << 1074_usize;
+                let reached = reached.clamp(low.clone(), high.clone());
+                sum += units(*x) * (&reached - &before);
+                before = reached;
+            }
+            let wanted = super::rational::rounded_wide(&sum, &(squares << 1074_usize));
+            let found = found.unwrap();
+            prop_assert!(found == wanted, "{found:e} {wanted:e} {pairs:?}");
+        }
+    }
+
+    #[test]
+    fn correlations_are_within_one_unit(kind in 0_u64..8, n in 2_usize..60, seed in any::<u64>()) {
+        let x = floats(kind, n, seed);
+        let y: Vec<f64> = match seed % 3 {
+            0 => x.iter().map(|x| x * 0.5).collect(),
+            1 => floats(kind, n, seed ^ 0xAA),
+            _ => x.iter().zip(floats(0, n, seed)).map(|(x, noise)| x * 0.5 + noise).collect(),
+        };
+        prop_assume!(y.iter().all(|y| y.is_finite()));
+        let (mut a, mut b, mut products) = (Moments::default(), Moments::default(), Products::default());
+        a.add_floats(&x);
+        b.add_floats(&y);
+        products.add_floats(&x, &y);
+        let mut bytes = Vec::new();
+        products.write(&mut bytes);
+        prop_assert_eq!(&Products::parse(&bytes).unwrap().0, &products);
+        let count = n as u64;
+        let spread = |x: &[f64], y: &[f64]| {
+            let both: BigInt = x.iter().zip(y).map(|(x, y)| units(*x) * units(*y)).sum();
+            let [x, y] = [x, y].map(|values| values.iter().map(|x| units(*x)).sum::<BigInt>());
+            both * count - x * y
+        };
+        let (both, own, other) = (spread(&x, &y), spread(&x, &x), spread(&y, &y));
+        let covariance = rounded_squared(&both, u128::from(count) * u128::from(count - 1));
+        prop_assert_eq!(products.covariance(&a, &b, count, 1).abs().to_bits(), covariance.abs().to_bits());
+        let found = products.correlation(&a, &b, count);
+        if own == BigInt::ZERO || other == BigInt::ZERO {
+            prop_assert!(found.is_nan());
+        } else if both == BigInt::ZERO {
+            prop_assert_eq!(found, 0.0);
+        } else {
+            let wanted = super::rational::rounded_root_wide(&(&both * &both), &(own * other));
+            let apart = found.abs().to_bits().abs_diff(wanted.to_bits());
+            prop_assert!(apart <= 1 && found.is_sign_negative() == (both < BigInt::ZERO), "{found} {wanted}");
+        }
+    }
+}
+
+/// Sums of few digits take few bytes.
+#[test]
+fn sums_of_similar_values_are_small() {
+    let size = |values: &[f64], spread| {
+        let mut moments = Moments::default();
+        values.iter().for_each(|&value| moments.add_float(value, 1, spread));
+        let mut bytes = Vec::new();
+        moments.write(&mut bytes);
+        bytes.len()
+    };
+    let narrow: Vec<f64> = floats(0, 4096, 1).into_iter().map(|value| f64::from(value as f32)).collect();
+    assert!(size(&narrow, false) <= 10);
+    assert!(size(&floats(0, 4096, 1), false) <= 14);
+    assert!(size(&floats(0, 4096, 1), true) <= 30);
+    assert_eq!(size(&[0.0; 9], true), 2);
 }
 
 /// `numerator / denominator` squared units, as a number.

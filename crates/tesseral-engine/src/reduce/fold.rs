@@ -4,8 +4,9 @@
 //! and the condition. The plan alone divides a selection into [`Unit`]s; the [partial result](Partial) of each is plain data, and merging
 //! them gives the same bits whether one thread, many, or other processes folded them. [`Statistic`]s are what users ask for: each names
 //! the reducer that it needs and computes its answer from the state. Where a fold is a plain summary of all cells, or one along axes,
-//! the vectorized folds of [`summarize`](crate::summarize) and [`reduce`](fn@crate::reduce) produce the same states.
+//! vectorized folds produce the same states.
 
+mod coordinates;
 mod distribute;
 mod histogram;
 mod job;
@@ -13,6 +14,8 @@ mod layout;
 mod merger;
 mod norms;
 mod number;
+mod pairs;
+mod positions;
 mod product;
 mod question;
 mod rows;
@@ -25,14 +28,17 @@ mod tests;
 mod weights;
 mod wire;
 
+pub use coordinates::summaries_by_coordinate;
 pub use histogram::{BinRange, Histogram, ranges};
 pub use job::{Job, Results, merge, split};
 pub use layout::AxisRole;
 pub use merger::{Folded, Merger, Partial};
 pub use number::Number;
+pub use pairs::{Paired, Pairs};
+pub use positions::{summaries, summaries_by_position, summary};
 pub use question::{Answers, Question};
 pub use run::{Fold, Unit, fold, fold_unit, units};
 pub use sketch::Sketch;
-pub use state::{Arg, FoldState, Reducer, Truth, Values};
+pub use state::{Arg, FoldState, Reducer, Truth, Values, WeightedValues};
 pub use statistic::{Answer, Finish, Position, Statistic, Summarizing, reducers};
 pub use weights::{Weighted, Weights};

@@ -14,7 +14,6 @@ use crate::options::{Options, Ticker};
 use crate::paint::dense::{self, PreparedRead};
 use crate::plan::blocks::Blocks;
 use crate::plan::claims::Work;
-use crate::reduce::fold::{self, AxisRole, Fold, FoldState, Reducer};
 use crate::reduce::visit::{GroupKind, StridedView, Visitor, constant};
 
 /// Approximate number of chunks planned at once.
@@ -35,26 +34,13 @@ pub struct Summarized {
     pub from_statistics: bool,
 }
 
-/// Folds a selection of one field.
+/// Folds columns of a sparse array, or fields of a dense array without a condition.
 ///
 /// The result does not depend on the number of threads: units of work depend only on the plan and are merged in order.
 ///
 /// # Errors
 /// Errors of the plan, the store and the decoders; `Unsupported` for dtypes that cannot be folded.
-pub fn summarize(
-    handle: &Handle,
-    request: &Request,
-    wanted: StatSet,
-    options: &Options,
-) -> Result<Summarized> {
-    handle.restartable(|handle| summarize_all(handle, request, wanted, options))
-}
-
-/// Folds a selection of several columns, in one pass over the cells that match the condition.
-///
-/// # Errors
-/// As [`summarize`].
-pub fn summarize_columns(
+pub(crate) fn summarize_columns(
     handle: &Handle,
     request: &Request,
     wanted: StatSet,
@@ -62,42 +48,24 @@ pub fn summarize_columns(
 ) -> Result<Vec<Summarized>> {
     handle.restartable(|handle| {
         check_cells(handle, request)?;
-        summarize_together(handle, request, wanted, options)
+        if handle.schema().sparse {
+            return summarize_sparse(handle, request, wanted, options);
+        }
+        let column = |column: &Column| {
+            let request = Request { columns: vec![*column], ..request.clone() };
+            summarize_field(handle, &request, wanted, options)
+        };
+        request.columns.iter().map(column).collect()
     })
 }
 
-fn summarize_together(
-    handle: &Handle,
-    request: &Request,
-    wanted: StatSet,
-    options: &Options,
-) -> Result<Vec<Summarized>> {
-    if handle.schema().sparse {
-        return summarize_sparse(handle, request, wanted, options);
-    }
-    if request.condition.is_some() {
-        return summarize_matching(handle, request, wanted, options);
-    }
-    let column = |column: &Column| {
-        let request = Request { columns: vec![*column], ..request.clone() };
-        summarize_all(handle, &request, wanted, options)
-    };
-    request.columns.iter().map(column).collect()
-}
-
-fn summarize_all(
+/// Folds a field of a dense array.
+pub(super) fn summarize_field(
     handle: &Handle,
     request: &Request,
     wanted: StatSet,
     options: &Options,
 ) -> Result<Summarized> {
-    check_cells(handle, request)?;
-    if handle.schema().sparse || request.condition.is_some() {
-        let too_many =
-            || Error::invalid("a summary requires exactly one column").in_array(&handle.schema().name);
-        let mut found = summarize_together(handle, request, wanted, options)?;
-        return found.pop().filter(|_| found.is_empty()).ok_or_else(too_many);
-    }
     let pieces = pieces(handle, request)?;
     let ticker = options.ticker(pieces.iter().map(|piece| piece.chunks).sum());
     let planned = PlannedWork::default();
@@ -296,23 +264,6 @@ fn summarize_piece(
         from_statistics &= !touched;
     }
     Ok(Summarized { summary, from_statistics })
-}
-
-/// Folds the cells of a dense array that match a condition. Chunks that their statistics exclude are not read.
-fn summarize_matching(
-    handle: &Handle,
-    request: &Request,
-    wanted: StatSet,
-    options: &Options,
-) -> Result<Vec<Summarized>> {
-    let rank = request.selection().map_or(0, Selection::rank);
-    let all = Fold::new(vec![Reducer::Summary(wanted)], vec![AxisRole::Reduce; rank]);
-    let columns = fold::fold(handle, request, &all, options)?.states.into_iter();
-    let only_summary = |mut states: Vec<FoldState>| match states.pop() {
-        Some(FoldState::Summary(summary)) => Ok(Summarized { summary, from_statistics: false }),
-        _ => Err(Error::internal("missing summary of a fold")),
-    };
-    columns.map(only_summary).collect()
 }
 
 /// Adds groups that need no cells.

@@ -45,6 +45,7 @@ def question(
     skipna: bool = True,
     where: str | None = None,
     weights: str | None = None,
+    other: str | None = None,
     by: str | None = None,
     rolling: Mapping[str, int] | None = None,
     center: bool = False,
@@ -82,6 +83,7 @@ def question(
         "by": grouped,
         "rolling": window,
         "weights": weights,
+        "other": other,
         "bins": None if bins is None else (int(bins), range),
         "sketch": sketch,
     }
@@ -144,6 +146,15 @@ class Reducible:
         """Variance as float64, rounded once; NaN without valid cells. `weights` as for `mean`, with `ddof=0`."""
         return self._one("var", axis, dtype, out, ddof=ddof, **how)
 
+    def cov(self, other: str, axis: Any = None, *, ddof: float = 0, **how: Any) -> Any:
+        """Covariance with another variable of the container over the same dimensions, rounded once, over the cells at which both have a
+        value. `ddof` is 0 as for `var`; `xarray.cov` and `numpy.cov` have 1."""
+        return self._one("cov", axis, other=other, ddof=ddof, **how)
+
+    def corr(self, other: str, axis: Any = None, **how: Any) -> Any:
+        """Correlation with another variable, as for `cov`, within one unit in the last place; NaN if one of them is constant."""
+        return self._one("corr", axis, other=other, **how)
+
     def prod(self, axis: Any = None, dtype: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
         """Product: an integer while it has at most 128 bits, otherwise float64, rounded once."""
         return self._one("product", axis, dtype, out, **how)
@@ -181,7 +192,8 @@ class Reducible:
         return self._one("mode", axis, **how)
 
     def median(self, axis: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
-        """Median as float64. `sketch=0.01` approximates it in little memory, with at most this relative error."""
+        """Median as float64. `sketch=0.01` approximates it in little memory, with at most this relative error. `weights` as for
+        `mean`: by the effective number of values, as in xarray."""
         return self._one("median", axis, None, out, **how)
 
     def quantile(self, q: Any, axis: Any = None, **how: Any) -> Any:

@@ -108,6 +108,7 @@ pub(super) fn operation(reduction: Reduction, value: &Json) -> Result<Operation>
         bins: 0,
         range: None,
         fill: None,
+        with: None,
         method: None,
     };
     let own: &[&str] = match reduction {
@@ -115,6 +116,7 @@ pub(super) fn operation(reduction: Reduction, value: &Json) -> Result<Operation>
         Reduction::Histogram => &["bins", "min", "max"],
         Reduction::NullCount => &["fill"],
         Reduction::Transform => &["method"],
+        Reduction::Covariance | Reduction::Correlation => &["with"],
         _ => &[],
     };
     let needs = matches!(reduction, Reduction::Quantile | Reduction::Histogram | Reduction::Transform);
@@ -132,7 +134,7 @@ pub(super) fn operation(reduction: Reduction, value: &Json) -> Result<Operation>
     }
     if let Some((name, value)) = object.iter().find(|(name, _)| name.starts_with("ax")) {
         operation.axes = axes(&format!("{key}.{name}"), value)?;
-    } else if own.is_empty() {
+    } else if own.is_empty() || own == ["with"] {
         return Err(bad(key, "expected `axis` or `axes`"));
     }
     let need = |name: &str| object.get(name).ok_or_else(|| bad(&format!("{key}.{name}"), "missing key"));
@@ -162,6 +164,9 @@ pub(super) fn operation(reduction: Reduction, value: &Json) -> Result<Operation>
         }
         Reduction::NullCount => {
             operation.fill = object.get("fill").map(|fill| number("null_count.fill", fill)).transpose()?;
+        }
+        Reduction::Covariance | Reduction::Correlation => {
+            operation.with = object.get("with").map(|with| text(&format!("{key}.with"), with)).transpose()?;
         }
         Reduction::Transform => {
             let name = need("method")?.as_str().unwrap_or_default();

@@ -3,47 +3,42 @@
 //! | bytes | what |
 //! |------:|------|
 //! |     4 | `TSUM` |
-//! |     2 | version, 2 |
-//! |     2 | requested statistics, the bits of [`StatSet`] |
-//! |    16 | dtype by name, padded with zeros |
-//! |  3 × 8 | cells, nulls, NaNs |
-//! |  2 × 8 | keys of minimum and maximum |
-//! |  2 × 8 | negative and positive infinities |
-//! | 4 + 4n | exact sum: power of 2^32 of the first digit, number of digits n with the sign in the highest bit, 32-bit digits |
-//! | 4 + 4n | exact sum of squares, likewise |
+//! |     2 | version, 3 |
+//! |     1 | requested statistics, the bits of [`StatSet`] |
+//! | 1 + n | length of the name of the dtype, and the name |
+//! | varints | cells, nulls, NaNs |
+//! | 2 × 8 | keys of minimum and maximum, where there is a range |
+//! |       | exact sum and sum of squares, see `exact/wire.rs` |
 //!
-//! Little-endian throughout. A sum has at most 136 digits, and most have a few.
+//! Little-endian throughout. The summary of an array of temperatures takes about 50 bytes.
 
 use tesseral_core::{DType, Error, Result, dispatch_element};
 
 use super::{StatSet, Summary};
 use crate::exact::Moments;
+use crate::exact::wire::{parse_varint, write_varint};
 use crate::kernel::block::{Cell, WorkType};
 
 const MAGIC: [u8; 4] = *b"TSUM";
-const VERSION: u16 = 2;
-const NAME: usize = 16;
-
-/// Bytes before the exact sums.
-const HEAD: usize = 64;
+const VERSION: u16 = 3;
 
 impl Summary {
     /// Serializes the state. Equal cells give equal bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(HEAD + 80);
+        let mut out = Vec::with_capacity(64);
         out.extend(MAGIC);
         out.extend(VERSION.to_le_bytes());
-        out.extend(u16::from(self.wanted.0).to_le_bytes());
-        let mut name = [0; NAME];
-        for (to, from) in name.iter_mut().zip(self.dtype.to_string().bytes()) {
-            *to = from;
-        }
-        out.extend(name);
+        out.push(self.wanted.0);
+        let name = self.dtype.to_string();
+        write_varint(name.len() as u64, &mut out);
+        out.extend(name.bytes());
         for count in [self.cells, self.nulls, self.nans] {
-            out.extend(count.to_le_bytes());
+            write_varint(count, &mut out);
         }
-        out.extend(self.range.0.to_le_bytes());
-        out.extend(self.range.1.to_le_bytes());
+        if self.has_range() {
+            out.extend(self.range.0.to_le_bytes());
+            out.extend(self.range.1.to_le_bytes());
+        }
         self.moments.write(&mut out);
         out
     }
@@ -54,24 +49,34 @@ impl Summary {
     /// `Corrupt` when the bytes are not a valid summary.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let corrupt = |detail: &str| Error::corrupt("summary", "partial result", None, detail);
-        let (head, rest) = bytes.split_first_chunk::<HEAD>().ok_or_else(|| corrupt("truncated"))?;
-        let mut input = WireParser { bytes: head, at: 0 };
-        if input.array::<4>() != MAGIC {
-            return Err(corrupt("bad magic"));
-        }
-        if u16::from_le_bytes(input.array()) != VERSION {
+        let truncated = || corrupt("truncated");
+        let rest = bytes.strip_prefix(&MAGIC).ok_or_else(|| corrupt("bad magic"))?;
+        let (version, rest) = rest.split_first_chunk::<2>().ok_or_else(truncated)?;
+        if u16::from_le_bytes(*version) != VERSION {
             return Err(corrupt("unknown version"));
         }
-        let wanted = u8::try_from(u16::from_le_bytes(input.array())).ok().map(StatSet);
-        let known = |w: &StatSet| StatSet::ALL.has(*w) && (w.0 & 4 == 0 || w.has(StatSet::SPREAD));
-        let wanted = wanted.filter(known).ok_or_else(|| corrupt("unknown statistics"))?;
-        let name = input.array::<NAME>();
-        let name = std::str::from_utf8(&name).map_err(|_| corrupt("dtype name is not UTF-8"))?;
-        let dtype: DType = name.trim_end_matches('\0').parse().map_err(|_| corrupt("unknown dtype"))?;
+        let (&wanted, rest) = rest.split_first().ok_or_else(truncated)?;
+        let wanted = StatSet(wanted);
+        if !(StatSet::ALL.has(wanted) && (wanted.0 & 4 == 0 || wanted.has(StatSet::SPREAD))) {
+            return Err(corrupt("unknown statistics"));
+        }
+        let (length, rest) = parse_varint(rest)?;
+        let length = usize::try_from(length).map_err(|_| truncated())?;
+        let (name, mut rest) = rest.split_at_checked(length).ok_or_else(truncated)?;
+        let name = std::str::from_utf8(name).map_err(|_| corrupt("dtype name is not UTF-8"))?;
+        let dtype: DType = name.parse().map_err(|_| corrupt("unknown dtype"))?;
+        if dtype.to_string() != name {
+            return Err(corrupt("unknown dtype"));
+        }
         let mut summary = Self::new(dtype, wanted).map_err(|_| corrupt("dtype without statistics"))?;
-        [summary.cells, summary.nulls, summary.nans] =
-            std::array::from_fn(|_| u64::from_le_bytes(input.array()));
-        summary.range = (i64::from_le_bytes(input.array()), i64::from_le_bytes(input.array()));
+        for count in [&mut summary.cells, &mut summary.nulls, &mut summary.nans] {
+            (*count, rest) = parse_varint(rest)?;
+        }
+        if summary.has_range() {
+            let (keys, after) = rest.split_first_chunk::<16>().ok_or_else(truncated)?;
+            let key = |at: usize| i64::from_le_bytes(std::array::from_fn(|i| keys[at + i]));
+            (summary.range, rest) = ((key(0), key(8)), after);
+        }
         let (moments, rest) = Moments::parse(rest)?;
         if !rest.is_empty() {
             return Err(corrupt("bytes after the end"));
@@ -80,6 +85,12 @@ impl Summary {
         dispatch_element!(dtype, T => summary.check::<T>(), else => false)
             .then_some(summary)
             .ok_or_else(|| corrupt("inconsistent values"))
+    }
+
+    /// Whether a range was requested and there are values.
+    fn has_range(&self) -> bool {
+        let others = self.nulls.saturating_add(self.nans);
+        self.wanted.has(StatSet::RANGE) && self.cells > others
     }
 
     /// Whether the values are possible for some cells.
@@ -109,18 +120,5 @@ impl Summary {
             && (valid > 0 || self.moments.is_zero())
             && (T::IS_FLOAT || self.moments.integer_fits())
             && (valid == 0 || !self.wanted.has(StatSet::SPREAD) || self.moments.is_possible(valid))
-    }
-}
-
-struct WireParser<'a> {
-    bytes: &'a [u8; HEAD],
-    at: usize,
-}
-
-impl WireParser<'_> {
-    fn array<const N: usize>(&mut self) -> [u8; N] {
-        let part = std::array::from_fn(|i| self.bytes[self.at + i]);
-        self.at += N;
-        part
     }
 }

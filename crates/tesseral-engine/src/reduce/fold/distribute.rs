@@ -139,6 +139,8 @@ pub(super) struct BlockCells<'a, T> {
     mask: Option<&'a [u8]>,
     /// Whether some reducer needs the places of cells.
     placed: bool,
+    /// The second variable at the same cells.
+    paired: Option<&'a [f64]>,
 }
 
 impl<'a, T: Cell> BlockCells<'a, T> {
@@ -149,7 +151,13 @@ impl<'a, T: Cell> BlockCells<'a, T> {
         mask: Option<&'a [u8]>,
     ) -> Self {
         let placed = fold.reducers.iter().any(Reducer::placed);
-        Self { values, validity, mask, placed }
+        Self { values, validity, mask, placed, paired: None }
+    }
+
+    /// With a second variable.
+    pub(super) fn with_paired(mut self, paired: Option<&'a [f64]>) -> Self {
+        self.paired = paired;
+        self
     }
 
     /// Whether every cell is selected and no places are needed.
@@ -175,6 +183,9 @@ impl<'a, T: Cell> BlockCells<'a, T> {
             if let Some(weights) = &fold.weights {
                 out.weights.push(weights.at(place.weight));
             }
+            if let Some(paired) = self.paired {
+                out.paired.push(paired.get(cell).copied().unwrap_or(f64::NAN));
+            }
         }
     }
 }
@@ -198,12 +209,20 @@ pub(super) struct SlotCells<T> {
     fiber: Vec<u64>,
     order: Vec<u64>,
     weights: Vec<f64>,
+    paired: Vec<f64>,
     nulls: u64,
 }
 
 impl<T> Default for SlotCells<T> {
     fn default() -> Self {
-        Self { values: Vec::new(), fiber: Vec::new(), order: Vec::new(), weights: Vec::new(), nulls: 0 }
+        Self {
+            values: Vec::new(),
+            fiber: Vec::new(),
+            order: Vec::new(),
+            weights: Vec::new(),
+            paired: Vec::new(),
+            nulls: 0,
+        }
     }
 }
 
@@ -213,6 +232,7 @@ impl<T: Cell> SlotCells<T> {
         self.fiber.clear();
         self.order.clear();
         self.weights.clear();
+        self.paired.clear();
         self.nulls = 0;
     }
 
@@ -228,6 +248,7 @@ impl<T: Cell> SlotCells<T> {
             fiber: &self.fiber,
             order: &self.order,
             weights: &self.weights,
+            paired: &self.paired,
         };
         state.fold(reducer, dtype, slot, cells)?;
         state.fold_nulls(self.nulls)

@@ -30,8 +30,8 @@ pub struct Results {
 }
 
 /// The first bytes of a job and of results, with the version of what follows.
-const JOB: &[u8; 8] = b"tetjob\x00\x02";
-const RESULTS: &[u8; 8] = b"tetfold\x02";
+const JOB: &[u8; 8] = b"tetjob\x00\x03";
+const RESULTS: &[u8; 8] = b"tetfold\x03";
 
 fn to_bytes(magic: &[u8; 8], value: &impl Serialize) -> Result<Vec<u8>> {
     postcard::to_extend(value, magic.to_vec())

@@ -60,6 +60,8 @@ pub struct Folded {
     pub states: Vec<Vec<FoldState>>,
     /// Number of units that statistics skipped.
     pub skipped: u64,
+    /// Whether stored statistics were sufficient, for each slot of each column; empty if cells were read.
+    pub from_statistics: Vec<bool>,
 }
 
 impl Folded {
@@ -165,6 +167,6 @@ impl Merger {
             let empty = FoldState::new(reducer, *dtype)?;
             states.push(list.into_iter().map(|state| state.unwrap_or_else(|| empty.clone())).collect());
         }
-        Ok(Folded { shape: self.shape, states, skipped: self.skipped })
+        Ok(Folded { shape: self.shape, states, skipped: self.skipped, from_statistics: Vec::new() })
     }
 }

@@ -6,6 +6,7 @@ use tesseral_format::{Column, Request};
 use super::job::{Job, Results};
 use super::layout::AxisRole;
 use super::merger::Folded;
+use super::pairs::Paired;
 use super::run::{Fold, fold};
 use super::state::{FoldState, Reducer};
 use super::statistic::{Answer, Finish, Position, Statistic, reducers};
@@ -15,7 +16,6 @@ use crate::handle::Handle;
 use crate::kernel::summary::StatSet;
 use crate::options::Options;
 use crate::reduce::axes::reduce;
-use crate::reduce::summary::summarize;
 
 /// Statistics of the cells of each slot of a fold.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +57,14 @@ impl Question {
         self
     }
 
-    /// With weighted sums, means, variances and standard deviations.
+    /// About cells and those of a second variable at the same positions, for covariances and correlations.
+    #[must_use]
+    pub fn paired(mut self, with: Paired) -> Self {
+        self.fold.paired = Some(with);
+        self
+    }
+
+    /// With weighted sums, means, variances, standard deviations and quantiles.
     ///
     /// # Errors
     /// `Unsupported` for statistics that have no weighted form, and for weighted variances with degrees of freedom.
@@ -65,12 +72,15 @@ impl Question {
         let unweighted = self.statistics.iter().find(|statistic| !statistic.takes_weights());
         if let Some(statistic) = unweighted {
             return Err(Error::unsupported(format!("weights of {statistic}"))
-                .hint("weights apply to sum, mean, var and std"));
+                .hint("weights apply to sum, mean, var, std, median and quantile"));
         }
         let spread = |statistic: &Statistic| matches!(statistic, Statistic::Var | Statistic::Std);
         if self.finish.ddof != 0.0 && self.statistics.iter().any(spread) {
             return Err(Error::unsupported("weighted variances with degrees of freedom")
                 .hint("weights are no counts: a weighted variance is that of all values, with ddof 0"));
+        }
+        if self.fold.reducers.iter().any(|reducer| matches!(reducer, Reducer::Sketch(_))) {
+            return Err(Error::unsupported("weighted quantiles by a sketch"));
         }
         (self.fold.reducers, self.places) = reducers(&self.statistics, true, None);
         self.fold.weights = Some(weights);
@@ -162,7 +172,7 @@ impl Question {
         question.answers(handle, request, &folded)
     }
 
-    /// The answers of a plain summary of all cells or along axes, by the vectorized folds, without units and a state for each slot.
+    /// The answers along axes by the vectorized fold, without units and a state for each slot.
     fn plain_answers(
         &self,
         handle: &Handle,
@@ -175,9 +185,7 @@ impl Question {
         let reduces = |axis: &usize| self.fold.roles[*axis] == AxisRole::Reduce;
         let axes: Vec<usize> = (0..self.fold.roles.len()).filter(reduces).collect();
         if axes.len() == self.fold.roles.len() {
-            let state = FoldState::Summary(summarize(handle, request, wanted, options)?.summary);
-            let folded = Folded { shape: Vec::new(), states: vec![vec![state]], skipped: 0 };
-            return self.answers(handle, request, &folded).map(Some);
+            return Ok(None);
         }
         let reduced = reduce(handle, request, &axes, wanted, options)?;
         let of = |statistic: &Statistic| {

@@ -6,6 +6,7 @@ use tesseral_format::{Column, PlannedChunk, Request, Target};
 use super::distribute::{BlockCells, SlotCells, global_slot};
 use super::layout::{self, AxisRole, CellOffsets, OffsetStrides};
 use super::merger::Partial;
+use super::pairs::Paired;
 use super::run::{Fold, Unit, share};
 use super::state::FoldState;
 use crate::decode::columns::Cells;
@@ -73,9 +74,11 @@ pub(super) fn fold_unit(
 ) -> Result<Partial> {
     let schema = handle.schema();
     let (fields, whole, part) = share(handle, request, unit)?;
+    fold.check_paired(handle)?;
     let target = Target::Coordinates(ranges(&schema.dims, &part).map_err(|e| e.in_array(&schema.name))?);
     let dims = (0..).take(schema.dims.len()).map(Column::Dim);
-    let columns = dims.chain(fields.iter().copied().map(Column::Field)).collect();
+    let paired = fold.paired.as_ref().and_then(Paired::column);
+    let columns = dims.chain(fields.iter().copied().map(Column::Field)).chain(paired).collect();
     let request = Request { target, columns, condition: request.condition.clone() };
     let slots = layout::reached(&fold.roles, &unit.place);
     let mut partial = unit.partial(&slots);
@@ -131,10 +134,18 @@ impl<'a> SlotAssignment<'a> {
         }
         // The sort is stable: rows of a slot keep their order.
         slot_rows.sort_by_key(|(slot, _)| *slot);
+        let (columns, paired) = match &self.fold.paired {
+            Some(paired) => match columns.split_last() {
+                Some(((_, cells), columns)) => (columns, Some(paired.of_rows(handle, cells)?)),
+                None => return Err(Error::internal("missing column of a second variable")),
+            },
+            None => (columns, None),
+        };
         let lists = states.chunks_mut(self.fold.reducers.len().max(1));
         for ((column, cells), states) in columns.iter().zip(lists) {
             let Column::Field(field) = column else { continue };
-            self.fold_column(schema.fields[usize::from(*field)].dtype, cells, &slot_rows, states)?;
+            let dtype = schema.fields[usize::from(*field)].dtype;
+            self.fold_column(dtype, cells, paired.as_deref(), &slot_rows, states)?;
         }
         Ok(())
     }
@@ -144,13 +155,14 @@ impl<'a> SlotAssignment<'a> {
         &self,
         dtype: DType,
         cells: &Cells,
+        paired: Option<&[f64]>,
         slot_rows: &[SlotRow],
         states: &mut [Vec<FoldState>],
     ) -> Result<()> {
         let outside = || Error::internal("slot outside the result");
         dispatch_element!(dtype, T => {
             let values: Vec<T> = bytemuck::pod_collect_to_vec(cells.data());
-            let cells = BlockCells::new(self.fold, &values, cells.validity(), None);
+            let cells = BlockCells::new(self.fold, &values, cells.validity(), None).with_paired(paired);
             let mut gathered = SlotCells::default();
             for rows in slot_rows.chunk_by(|a, b| a.0 == b.0) {
                 gathered.clear();

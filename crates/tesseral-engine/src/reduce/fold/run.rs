@@ -8,9 +8,10 @@ use tesseral_format::{Column, Request, Target};
 use super::distribute::{BlockCells, SlotDistributor};
 use super::layout::{self, AxisRole, SlotPositions};
 use super::merger::{Folded, Merger, Partial};
-use super::rows;
+use super::pairs::Paired;
 use super::state::{FoldState, Reducer};
 use super::weights::Weights;
+use super::{positions, rows};
 use crate::handle::Handle;
 use crate::kernel::summary::StatSet;
 use crate::merge::dense_rows::DenseCells;
@@ -21,7 +22,7 @@ use crate::plan::claims::{check_results, check_total, work_space};
 use crate::plan::condition::may_hold;
 use crate::plan::subdivide::{divisible, narrowable, oversized};
 use crate::reduce::axes::reduce;
-use crate::reduce::summary::summarize;
+use crate::reduce::summary::summarize_field;
 
 /// Bytes of cells in a unit whose cells are distributed one by one, in one under a condition, which needs several masks, and in a
 /// unit of the fast folds.
@@ -42,8 +43,10 @@ pub struct Fold {
     pub roles: Vec<AxisRole>,
     /// Selected positions along each axis; all where there is no mask.
     pub masks: Vec<Option<Vec<bool>>>,
-    /// Weights of [`Reducer::Weighted`].
+    /// Weights of [`Reducer::Weighted`] and [`Reducer::WeightedValues`].
     pub weights: Option<Weights>,
+    /// The second variable of [`Reducer::Pairs`].
+    pub paired: Option<Paired>,
 }
 
 /// A part of a selection that is folded separately.
@@ -88,7 +91,7 @@ impl Fold {
     /// A fold of all positions, for a selection with these roles of axes.
     pub fn new(reducers: Vec<Reducer>, roles: Vec<AxisRole>) -> Self {
         let masks = vec![None; roles.len()];
-        Self { reducers, roles, masks, weights: None }
+        Self { reducers, roles, masks, weights: None, paired: None }
     }
 
     /// Empty states for a region of slots: a list for each reducer, of each field.
@@ -107,6 +110,24 @@ impl Fold {
         let each = dtypes.flat_map(|dtype| self.reducers.iter().map(move |reducer| (reducer, dtype)));
         each.map(|(reducer, dtype)| alloc::filled("the results", FoldState::new(reducer, dtype)?, cells))
             .collect()
+    }
+
+    /// Size of the cells at one position in bytes: of the fields and of a second variable.
+    fn row_size(&self, handle: &Handle, fields: &[u16]) -> Result<u64> {
+        let paired = self.paired.as_ref().map_or(0, |_| 2 * size_of::<f64>() as u64);
+        Ok(row_size(handle, fields)?.saturating_add(paired))
+    }
+
+    /// Rejects statistics of two variables without a second one, or with one that does not fit.
+    pub(super) fn check_paired(&self, handle: &Handle) -> Result<()> {
+        match &self.paired {
+            Some(paired) => paired.check(handle),
+            None if self.reducers.contains(&Reducer::Pairs) => {
+                Err(Error::invalid("covariances and correlations require a second variable"))
+            }
+            None => Ok(()),
+        }
+        .map_err(|e| e.in_array(&handle.schema().name))
     }
 
     /// The statistics to request of the fast folds, which know no conditions, if they give the same result.
@@ -162,6 +183,13 @@ fn cut_units(
     options: &Options,
 ) -> Result<Vec<Unit>> {
     let (numbers, selection) = fields(handle, request)?;
+    fold.check_paired(handle)?;
+    if fold.reducers.contains(&Reducer::WeightedValues)
+        && fold.weights.as_ref().is_none_or(Weights::any_negative)
+    {
+        let detail = "quantiles require weights that are not negative";
+        return Err(Error::invalid(detail).in_array(&handle.schema().name));
+    }
     if fold.roles.len() != selection.rank() || fold.masks.len() != selection.rank() {
         return Err(Error::invalid("a fold requires a role for each axis").in_array(&handle.schema().name));
     }
@@ -183,7 +211,7 @@ fn cut_units(
     // A small limit is shared by the concurrent units; other limits do not change how sums round.
     let bytes = options.memory.map_or(bytes, |memory| bytes.min((memory / 16).max(1)));
     let bytes = most.map_or(bytes, |most| bytes.min(most));
-    let row = row_size(handle, &numbers)?;
+    let row = fold.row_size(handle, &numbers)?;
     let cells = (bytes / row).max(1);
     let chunk = handle.schema().chunk_shape.clone().unwrap_or_default();
     // A large chunk is divided where its parts decode independently; otherwise it would be decoded once per part. A small chunk is
@@ -241,6 +269,7 @@ fn fold_part(
     options: &Options,
 ) -> Result<Partial> {
     let (numbers, selection, part) = share(handle, request, unit)?;
+    fold.check_paired(handle)?;
     let extents = selection.shape();
     let lists: Vec<SlotPositions<'_>> = (0..extents.len())
         .map(|d| {
@@ -263,6 +292,7 @@ fn fold_part(
         return Ok(partial);
     }
     let whole = layout::shape(&fold.roles, &selection);
+    let paired = fold.paired.as_ref().map(|paired| paired.read(handle, &part, options)).transpose()?;
     let mut distribute = |column: usize, bytes: &[u8], validity: Option<&[u8]>, mask: Option<&[u8]>| {
         let dtype = handle.schema().fields[usize::from(numbers[column])].dtype;
         let first = column * fold.reducers.len();
@@ -276,7 +306,7 @@ fn fold_part(
                     &copied
                 }
             };
-            let cells = BlockCells::new(fold, values, validity, mask);
+            let cells = BlockCells::new(fold, values, validity, mask).with_paired(paired.as_deref());
             let distributor = SlotDistributor::<T>::new(fold, dtype, cells, &extents, &unit.place, &lists);
             distributor.distribute(&slots, &whole, states)
         }, else => Err(Error::unsupported(format!("folds of {dtype}"))))
@@ -331,7 +361,7 @@ fn fast_states(
     let reduced = |d: &usize| fold.roles[*d] == AxisRole::Reduce;
     let axes: Vec<usize> = (0..fold.roles.len()).filter(reduced).collect();
     if axes.len() == fold.roles.len() {
-        return Ok(vec![FoldState::Summary(summarize(handle, request, wanted, options)?.summary)]);
+        return Ok(vec![FoldState::Summary(summarize_field(handle, request, wanted, options)?.summary)]);
     }
     let result = reduce(handle, request, &axes, wanted, options)?;
     let states = result.collect(|fold, i| fold.summary(i).map(FoldState::Summary));
@@ -343,9 +373,12 @@ fn fast_states(
 /// # Errors
 /// As [`fold_unit`]; `Limit` when the states exceed the memory limit.
 pub fn fold(handle: &Handle, request: &Request, fold: &Fold, options: &Options) -> Result<Folded> {
+    if let Some(folded) = positions::fold_known(handle, request, fold, options)? {
+        return Ok(folded);
+    }
     let (numbers, selection) = fields(handle, request)?;
-    let row = row_size(handle, &numbers)?;
-    if fold.reducers.contains(&Reducer::Values) && !handle.schema().sparse {
+    let row = fold.row_size(handle, &numbers)?;
+    if fold.reducers.iter().any(Reducer::keeps_values) && !handle.schema().sparse {
         // Values are collected by unit, merged and sorted.
         let cells = selection.cells().unwrap_or(u64::MAX);
         check_results(handle, request, cells.saturating_mul(2 * row))?;

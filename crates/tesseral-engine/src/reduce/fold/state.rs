@@ -7,10 +7,11 @@ use tesseral_core::{DType, Element, Error, Result, Scalar, alloc, dispatch_eleme
 use super::histogram::Histogram;
 use super::norms::Norms;
 use super::number::Number;
+use super::pairs::Pairs;
 use super::product::Product;
 use super::sketch::Sketch;
 use super::weights::Weighted;
-use crate::exact::Moments;
+use crate::exact::{Moments, weighted_quantile};
 use crate::kernel::block::{Cell, WorkType};
 use crate::kernel::summary::{StatSet, Summary};
 
@@ -46,6 +47,10 @@ pub enum Reducer {
         /// Whether weighted squares are summed, too.
         spread: bool,
     },
+    /// Every value and its weight, for weighted quantiles.
+    WeightedValues,
+    /// Sums of two variables and of their products.
+    Pairs,
 }
 
 /// The position of the first extreme value.
@@ -73,6 +78,14 @@ pub struct Values {
     cells: Vec<u8>,
 }
 
+/// Contiguous native-endian values, and the weight of each.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WeightedValues {
+    values: Values,
+    #[serde(with = "super::wire::many_bits")]
+    weights: Vec<f64>,
+}
+
 /// The state of a slot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
@@ -88,6 +101,8 @@ pub enum FoldState {
     Histogram { counts: Vec<u64>, nans: u64 },
     Count(u64),
     Weighted(Box<Weighted>),
+    WeightedValues(WeightedValues),
+    Pairs(Box<Pairs>),
 }
 
 /// Selected values of a slot, and where they are as far as its reducers need it.
@@ -99,12 +114,14 @@ pub(super) struct SlotValues<'a, T> {
     /// Positions in the selection.
     pub order: &'a [u64],
     pub weights: &'a [f64],
+    /// Values of the second variable.
+    pub paired: &'a [f64],
 }
 
 impl<'a, T> SlotValues<'a, T> {
     /// Values whose places are not needed.
     pub(super) fn plain(values: &'a [T]) -> Self {
-        Self { values, fiber: &[], order: &[], weights: &[] }
+        Self { values, fiber: &[], order: &[], weights: &[], paired: &[] }
     }
 }
 
@@ -152,6 +169,8 @@ impl FoldState {
             },
             Reducer::Nulls(_) => Self::Count(0),
             Reducer::Weighted { .. } => Self::Weighted(Box::default()),
+            Reducer::WeightedValues => Self::WeightedValues(WeightedValues::default()),
+            Reducer::Pairs => Self::Pairs(Box::default()),
         })
     }
 
@@ -206,6 +225,11 @@ impl FoldState {
                 let spread = matches!(reducer, Reducer::Weighted { spread: true });
                 weighted.fold(values, cells.weights, spread);
             }
+            Self::WeightedValues(kept) => {
+                kept.values.cells.extend_from_slice(bytemuck::cast_slice(values));
+                kept.weights.extend_from_slice(cells.weights);
+            }
+            Self::Pairs(pairs) => pairs.fold(values, cells.paired),
         }
         Ok(())
     }
@@ -272,6 +296,11 @@ impl FoldState {
                 a.nans = a.nans.saturating_add(b.nans);
             }
             (Self::Weighted(a), Self::Weighted(b)) => a.merge(b),
+            (Self::WeightedValues(a), Self::WeightedValues(b)) => {
+                a.values.cells.extend_from_slice(&b.values.cells);
+                a.weights.extend_from_slice(&b.weights);
+            }
+            (Self::Pairs(a), Self::Pairs(b)) => a.merge(b),
             (Self::Values(a), Self::Values(b)) => a.cells.extend_from_slice(&b.cells),
             (Self::Sketch(a), Self::Sketch(b)) => a.merge(b),
             (Self::Histogram { counts: a, nans }, Self::Histogram { counts: b, nans: more })
@@ -296,6 +325,8 @@ impl FoldState {
             Self::Truth(truth) => truth.zeros + truth.others + truth.nans,
             Self::Weighted(weighted) => weighted.cells(),
             Self::Values(values) => (values.cells.len() / dtype.size().unwrap_or(1).max(1)) as u64,
+            Self::WeightedValues(values) => values.weights.len() as u64,
+            Self::Pairs(pairs) => pairs.cells(),
             Self::Sketch(sketch) => sketch.count(),
             Self::Histogram { counts, nans } => counts.iter().sum::<u64>() + nans,
             Self::Count(count) => *count,
@@ -399,6 +430,24 @@ impl Values {
     }
 }
 
+impl WeightedValues {
+    /// Values that are NaN.
+    pub fn nans(&self, dtype: DType) -> u64 {
+        self.values.nans(dtype)
+    }
+
+    /// The weighted quantile, without NaNs, correctly rounded; `None` if the weights of the values add up to 0.
+    pub fn quantile(&self, dtype: DType, q: f64) -> Option<f64> {
+        dispatch_element!(dtype, T => {
+            let cells: Vec<T> = bytemuck::pod_collect_to_vec(&self.values.cells);
+            let cells = cells.into_iter().zip(self.weights.iter().copied());
+            let mut cells: Vec<(T, f64)> = cells.filter(|(value, _)| !value.is_nan()).collect();
+            cells.sort_unstable_by_key(|(value, _)| value.widen().key());
+            weighted_quantile(&cells, q.clamp(0.0, 1.0))
+        }, else => None)
+    }
+}
+
 /// Values that are not NaN.
 fn numbers<T: Cell>(cells: &[u8]) -> Vec<T> {
     let mut values: Vec<T> = bytemuck::pod_collect_to_vec(cells);
@@ -425,6 +474,29 @@ fn interpolate<T: Cell>(a: T, b: T, fraction: f64) -> f64 {
 impl Reducer {
     /// Whether the reducer needs the place of each cell: its fiber position, its order or its weight.
     pub(super) fn placed(&self) -> bool {
-        matches!(self, Self::ArgMin | Self::ArgMax | Self::First | Self::Last | Self::Weighted { .. })
+        matches!(
+            self,
+            Self::ArgMin
+                | Self::ArgMax
+                | Self::First
+                | Self::Last
+                | Self::Weighted { .. }
+                | Self::WeightedValues
+                | Self::Pairs
+        )
+    }
+
+    /// Whether the reducer keeps every value.
+    pub(super) fn keeps_values(&self) -> bool {
+        matches!(self, Self::Values | Self::WeightedValues)
+    }
+
+    /// Bytes that the reducer keeps of each cell of a size.
+    pub fn kept_bytes(&self, size: u64) -> u64 {
+        match self {
+            Self::Values => size,
+            Self::WeightedValues => size.saturating_add(size_of::<f64>() as u64),
+            _ => 0,
+        }
     }
 }

@@ -67,6 +67,10 @@ pub enum Statistic {
     AllFinite,
     /// Counts in equal bins between two numbers.
     Histogram(Histogram),
+    /// Covariance with the second variable.
+    Covariance,
+    /// Correlation with the second variable.
+    Correlation,
 }
 
 /// How an answer is computed from a state.
@@ -161,7 +165,7 @@ pub fn reducers(statistics: &[Statistic], weighted: bool, sketch: Option<f64>) -
 
 impl Statistic {
     /// Statistics without parameters, by name.
-    const NAMED: [(&'static str, Self); 22] = [
+    const NAMED: [(&'static str, Self); 24] = [
         ("count", Self::Count),
         ("cells", Self::Cells),
         ("null_count", Self::NullCount(None)),
@@ -184,6 +188,8 @@ impl Statistic {
         ("argmax", Self::ArgMax),
         ("first", Self::First),
         ("last", Self::Last),
+        ("cov", Self::Covariance),
+        ("corr", Self::Correlation),
     ];
 
     /// The names of statistics without parameters.
@@ -200,14 +206,26 @@ impl Statistic {
     pub(super) fn takes_weights(&self) -> bool {
         !matches!(
             self,
-            Self::Product | Self::NormL1 | Self::NormL2 | Self::Quantile(_) | Self::Mode | Self::Histogram(_)
+            Self::Product
+                | Self::NormL1
+                | Self::NormL2
+                | Self::Mode
+                | Self::Histogram(_)
+                | Self::Covariance
+                | Self::Correlation
         )
+    }
+
+    /// Whether the statistic is one of two variables.
+    pub fn is_paired(&self) -> bool {
+        matches!(self, Self::Covariance | Self::Correlation)
     }
 
     /// The state that the answer is computed from.
     fn reducer(&self, weighted: bool, sketch: Option<f64>) -> Reducer {
         match self {
             Self::Sum | Self::Mean if weighted => Reducer::Weighted { spread: false },
+            Self::Quantile(_) if weighted => Reducer::WeightedValues,
             Self::Var | Self::Std if weighted => Reducer::Weighted { spread: true },
             Self::Count | Self::Cells | Self::NanCount | Self::AnyNan => Reducer::Summary(StatSet::COUNTS),
             Self::Sum | Self::Mean => Reducer::Summary(StatSet::SUM),
@@ -225,6 +243,7 @@ impl Statistic {
             Self::First => Reducer::First,
             Self::Last => Reducer::Last,
             Self::Histogram(histogram) => Reducer::Histogram(histogram.clone()),
+            Self::Covariance | Self::Correlation => Reducer::Pairs,
         }
     }
 
@@ -255,6 +274,14 @@ impl Statistic {
             (Self::Quantile(q), FoldState::Sketch(sketch)) => {
                 unless_nan(sketch.nans(), sketch.quantile(*q).into())
             }
+            (Self::Quantile(q), FoldState::WeightedValues(values)) => {
+                unless_nan(values.nans(dtype), values.quantile(dtype, *q).into())
+            }
+            (Self::Covariance, FoldState::Pairs(pairs)) => unless_nan(
+                pairs.nans(),
+                with_degrees(pairs.valid(), how.ddof, false, |ddof| pairs.covariance(ddof)),
+            ),
+            (_, FoldState::Pairs(pairs)) => unless_nan(pairs.nans(), pairs.correlation().into()),
             (_, FoldState::Histogram { counts, .. }) => Answer::Counts(counts.clone()),
             (_, FoldState::Count(n)) => count(*n),
             (Self::Sum, FoldState::Weighted(weighted)) => {

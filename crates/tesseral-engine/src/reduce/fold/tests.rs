@@ -100,6 +100,8 @@ fn states_round_trip_through_serialization() {
         Reducer::Last,
         Reducer::Truth,
         Reducer::Weighted { spread: true },
+        Reducer::WeightedValues,
+        Reducer::Pairs,
     ];
     for reducer in reducers {
         let mut state = FoldState::new(&reducer, DType::Float64).unwrap();
@@ -108,6 +110,7 @@ fn states_round_trip_through_serialization() {
             fiber: &[3, 4, 5, 6],
             order: &[7, 6, 5, 4],
             weights: &[1.0, 0.1, 1e300, -2.5],
+            paired: &[0.5, 1.0, -2.0, 4.0],
         };
         state.fold(&reducer, DType::Float64, 0, cells).unwrap();
         let text = serde_json::to_string(&(&reducer, &state)).unwrap();
@@ -196,7 +199,9 @@ fn folded<T: crate::kernel::block::Cell>(
     for (state, part) in states.iter_mut().zip([middle..values.len(), 0..middle]) {
         let weights = weights.get(part.clone()).unwrap_or(&[]);
         let (values, order) = (&values[part.clone()], &order[part]);
-        state.fold(reducer, T::DTYPE, 0, SlotValues { values, fiber: order, order, weights }).unwrap();
+        state
+            .fold(reducer, T::DTYPE, 0, SlotValues { values, fiber: order, order, weights, paired: &[] })
+            .unwrap();
     }
     let [mut whole, rest] = states;
     whole.merge(reducer, &rest).unwrap();

@@ -32,6 +32,11 @@ impl Weights {
         Ok(Self { axes, values })
     }
 
+    /// Whether a weight is below 0.
+    pub(super) fn any_negative(&self) -> bool {
+        self.values.iter().any(|weight| *weight < 0.0)
+    }
+
     /// The distance of the weights of neighbors along each axis.
     pub(super) fn strides(&self, shape: &[u64]) -> Vec<u64> {
         let mut strides = vec![0; shape.len()];

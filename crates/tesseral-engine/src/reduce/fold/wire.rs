@@ -26,6 +26,28 @@ pub(super) mod many_bits {
     }
 }
 
+/// Exact sums of products as their bytes.
+pub(super) mod products {
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::exact::Products;
+
+    pub(crate) fn serialize<S: Serializer>(products: &Products, to: S) -> Result<S::Ok, S::Error> {
+        let mut bytes = Vec::new();
+        products.write(&mut bytes);
+        bytes.serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Products, D::Error> {
+        let bytes = Vec::<u8>::deserialize(from)?;
+        match Products::parse(&bytes).map_err(D::Error::custom)? {
+            (products, []) => Ok(products),
+            _ => Err(D::Error::custom("bytes after the end of a sum of products")),
+        }
+    }
+}
+
 /// Exact sums as their bytes.
 pub(super) mod moments {
     use serde::de::Error as _;

@@ -22,7 +22,7 @@ enum GroupKey {
 ///
 /// # Errors
 /// As [`valid_cells`]; `Unsupported` for columns that cannot be folded; `Limit` when the results pass the memory limit.
-pub fn summarize_by(
+pub fn summaries_by_coordinate(
     handle: &Handle,
     request: &Request,
     dim: u16,
