@@ -34,7 +34,7 @@ fn changed(store: &MemoryStore, object: &str, change: impl FnOnce(&mut Vec<u8>))
 
 #[test]
 fn unsupported_versions_are_rejected() {
-    for version in [0_u32, 4, 24, u32::MAX] {
+    for version in [0_u32, 24, u32::MAX] {
         let store = common::memory("evolved");
         for object in objects(&store, "__schema") {
             changed(&store, &object, |bytes| bytes[..4].copy_from_slice(&version.to_le_bytes()));
