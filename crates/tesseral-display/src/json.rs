@@ -9,7 +9,7 @@ use tesseral_core::{Sum, scalar};
 /// Integers beyond this are written as strings, because readers that use `f64` would round them.
 const EXACT: u128 = 1 << 53;
 
-/// An integer, as a string if it exceeds [`EXACT`].
+/// An integer, as a string beyond 2^53, from where doubles skip integers.
 pub fn integer(value: i128) -> Json {
     if value.unsigned_abs() > EXACT {
         return Json::from(value.to_string());
