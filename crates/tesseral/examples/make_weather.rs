@@ -23,16 +23,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut rain = on_the_globe("precipitation", DType::Int16, "mm/day");
     rain.attributes.insert("scale_factor".to_owned(), Value::from("0.1"));
     rain.fields[0].missing = vec![Scalar::from_element(MISSING)];
-    let compressed = |codec: &str| -> Result<ArraySpec, Error> {
+    let stored = |codec: &str| -> Result<ArraySpec, Error> {
         Ok(ArraySpec { schema: rain.clone(), codecs: vec![vec![codec.parse()?]], text: None })
     };
-    let rain = match session.add(&compressed("zstd:3")?) {
-        // NetCDF-4 has no zstd that every reader knows.
-        Err(error) if matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
-            session.add(&compressed("gzip")?)
+    // NetCDF-4 has no zstd that every reader knows; NetCDF classic and NumPy archives are stored raw.
+    let mut rain = session.add(&stored("zstd:3")?);
+    for codec in ["gzip", "raw"] {
+        if matches!(&rain, Err(error) if matches!(error.kind(), ErrorKind::Unsupported { .. })) {
+            rain = session.add(&stored(codec)?);
         }
-        added => added,
-    }?;
+    }
+    let rain = rain?;
     let mut elevation = ArraySchema::dense("elevation", DType::Int16, &[4], &[4]);
     label(&mut elevation, 0, "station", STATIONS.iter().map(|(name, _)| (*name).to_owned()));
     elevation.attributes.insert("units".to_owned(), Value::from("m"));

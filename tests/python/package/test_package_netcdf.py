@@ -128,8 +128,9 @@ def test_unsupported_datasets_are_named(tmp_path):
         layout[...] = h5py.VirtualSource(str(tmp_path / "b.h5"), "x", (3,))
         file.create_virtual_dataset("joined", layout)
     container = opened(path)
-    assert list(container) == ["fine"]
-    for name in ("pairs", "pointer", "away", "joined"):
+    assert list(container) == ["fine", "pairs/when", "pairs/what"]
+    assert container["pairs/what"][:].tolist() == [0, 0]
+    for name in ("pointer", "away", "joined"):
         with pytest.raises(tesseral.UnsupportedError):
             container[name]
 
