@@ -336,7 +336,7 @@ print(json.dumps([done.returncode, used, done.stderr.decode()]))
 def peak(arguments):
     """Run the binary; return exit code, peak resident memory in bytes, and its output. A small process starts it, because the memory of
     the parent at the time of the fork counts for the child."""
-    done = subprocess.run([sys.executable, "-c", WATCH, TET, *map(str, arguments)], capture_output=True, check=True)
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", WATCH, TET, *map(str, arguments)], capture_output=True, check=True)
     return json.loads(done.stdout)
 
 

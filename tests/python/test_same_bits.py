@@ -177,7 +177,10 @@ def test_every_way_gives_the_same_bits(tmp_path, seed):
             rows = tet_json(*options, "stat", path, "v", *(f"--{n}={dims}" for n in names))["rows"]
             for n in names:
                 assert from_rows(rows, n, dtype) == want[n], (case, n, options)
-        assert bits(np.mean(case.array(case.paths[0]), axis=axis)) == want["mean"]
+        # Functions of NumPy propagate NaN.
+        nan = [dtype.startswith("f") and bool(np.isnan(slot).any()) for slot in slots]
+        propagated = [None if lost else mean for lost, mean in zip(nan, want["mean"], strict=True)]
+        assert bits(np.mean(case.array(case.paths[0]), axis=axis)) == propagated
         got = query(case.paths[0], {"nan_mean": [DIMS[a] for a in axes] if axis else []})
         values = [got["operation_nan_mean"]] if axis is None else got["operation_reduced_nan_mean"]
         assert bits(np.array([number(v) for v in values], "f8")) == want["mean"], case

@@ -295,7 +295,7 @@ def crafted_zarr():
     yield "arrays", ".zarr", {"zarr.json": document(group), **{f"a{i}/zarr.json": array for i in range(1500)}}
     listed = {f"a{i}": zarr3([2], [2], [BYTES]) for i in range(2500)}
     yield "consolidated", ".zarr", {"zarr.json": document({**group, "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": listed}})}
-    yield "attributes", ".zarr", {"zarr.json": document({**group, "attributes": {f"k{i}": i for i in range(60_000)}})}
+    yield "attributes", ".zarr", {"zarr.json": document({**group, "attributes": {f"k{i}": i for i in range(50_000)}})}
     nested = {}
     for _ in range(200):
         nested = {"n": nested}

@@ -31,8 +31,8 @@ impl std::str::FromStr for Durability {
     }
 }
 
-/// Number of files that wait together. More would keep too many handles open.
-const MOST: usize = 64;
+/// Number of files, and of folders, that wait together. More would keep too many handles open.
+const MOST: usize = 16;
 /// Number of files made durable at the same time. A journal commits them together.
 const TOGETHER: usize = 8;
 
@@ -81,14 +81,22 @@ impl Unsynced {
     }
 
     /// Adds a folder whose entries changed.
-    pub(crate) fn add_folder(&self, folder: &Arc<Folder>) {
+    pub(crate) fn add_folder(&self, folder: &Arc<Folder>) -> Result<()> {
         if self.durability == Durability::None {
-            return;
+            return Ok(());
         }
         let mut waiting = self.waiting();
-        if waiting.folders.iter().all(|known| known.path() != folder.path()) {
-            waiting.folders.push(Arc::clone(folder));
+        if waiting.folders.iter().any(|known| known.path() == folder.path()) {
+            return Ok(());
         }
+        waiting.folders.push(Arc::clone(folder));
+        if waiting.folders.len() < MOST {
+            return Ok(());
+        }
+        // One that changes again is added again.
+        let folders = std::mem::take(&mut waiting.folders);
+        drop(waiting);
+        folders.iter().try_for_each(|folder| folder.sync())
     }
 
     /// Makes everything durable. Called before the output takes its name.

@@ -180,10 +180,7 @@ impl LocalStore {
         }
         let root = if create { Folder::create(&self.root)? } else { Folder::open(&self.root)? };
         let created = |folder: &Arc<Folder>| match &self.unsynced {
-            Some(list) => {
-                list.add_folder(folder);
-                Ok(())
-            }
+            Some(list) => list.add_folder(folder),
             None => folder.sync(),
         };
         let folder = Arc::new(root).below(name, create, &created)?;

@@ -261,7 +261,7 @@ impl Staged for StagedPath {
             self.keep = true;
         }
         let Some(unsynced) = &self.unsynced else { return self.target.folder().sync() };
-        unsynced.add_folder(self.target.folder());
+        unsynced.add_folder(self.target.folder())?;
         file.map_or(Ok(()), |file| unsynced.add_file(file, &self.target.path()))
     }
 }
