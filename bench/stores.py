@@ -6,7 +6,7 @@
 A server on loopback waits before each answer and sends each connection's bytes at a limited rate. The cube has 250 MB in 320 chunks.
 Every row is the median of the repetitions; the libraries take turns, each repetition with new handles. `object_store` is the crate
 that makes the requests, through obstore: the same bytes in requests of one chunk, with the best of several numbers of threads.
-Libraries that are not installed are left out, with a line that says so.
+Libraries that are not installed are left out, and named in the output.
 """
 
 import argparse
