@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use multiversion::multiversion;
 use tesseral_core::DType;
-use tesseral_engine::kernel::axis::{AxisFold, View};
-use tesseral_engine::kernel::summary::{StatSet, Summary};
+use tesseral_engine::axis::{AxisFold, View};
+use tesseral_engine::{StatSet, Summary};
 
 /// Cells in cache, and in memory.
 const SIZES: [usize; 2] = [1 << 20, 128 << 20];

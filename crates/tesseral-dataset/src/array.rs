@@ -5,10 +5,7 @@ use std::borrow::Cow;
 use tesseral_core::packing::Packing;
 use tesseral_core::{ArraySchema, Attributes, Error, Field, Result, Selection, Slice};
 use tesseral_engine::fold;
-use tesseral_engine::{
-    Cells, Dense, Explained, Handle, Options, Reduced,
-    kernel::summary::{StatSet, Summary},
-};
+use tesseral_engine::{Cells, Dense, Explained, Handle, Options, Reduced, StatSet, Summary};
 use tesseral_format::convention;
 use tesseral_format::{ChunkInfo, Column, Request, Target, Totals};
 use tesseral_store::Bytes;

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use tesseral_core::condition::Condition;
 use tesseral_core::{Error, Result};
 use tesseral_engine::fold;
-use tesseral_engine::kernel::summary::{StatSet, Summary};
 use tesseral_engine::{CellBatch, CellOrder, CellStream, Options, Summarized};
+use tesseral_engine::{StatSet, Summary};
 use tesseral_format::{Column, CoordinateRanges, Request, Target};
 
 use crate::{Array, filter};

@@ -3,7 +3,8 @@
 mod sample;
 mod sparse;
 
-use tesseral_core::{Element, Error, Result, Selection, dispatch_element};
+use tesseral_core::{Error, Result, Selection, dispatch_element};
+use tesseral_engine::fold::{PointMeans, PointRun};
 
 use crate::Array;
 
@@ -146,7 +147,7 @@ pub fn overview_within(
         })
         .collect();
     let sampled = sample::slices(array, selection, &dims, bytes)?;
-    let mut bins = Bins::new(&shape);
+    let mut bins = Bins::new(&shape)?;
     let budget = array.options().memory.map_or(BLOCK, |memory| (memory / 4).clamp(1, BLOCK));
     let mut cells = 0_u64;
     for part in sample::boxes(selection, &dims, &sampled)? {
@@ -160,9 +161,7 @@ pub fn overview_within(
                 _ => (runs(0), runs(1)),
             };
             array.read_with(&part, |block| {
-                let validity = block.validity();
-                dispatch_element!(field.dtype, T => bins.add::<T>(block.bytes(), validity, &rows, &columns), else => ());
-                Ok(())
+                bins.means.add(field.dtype, block.bytes(), block.validity(), &rows, &columns)
             })?;
         }
     }
@@ -177,47 +176,26 @@ pub fn overview_within(
         cells,
         selected: selection.cells().unwrap_or(u64::MAX),
         selection: selection.clone(),
-        not_finite: bins.not_finite,
-        nulls: bins.nulls,
+        not_finite: bins.means.not_finite(),
+        nulls: bins.means.nulls(),
         points: bins.points(&nearest),
     })
 }
 
-/// Run of adjacent positions along a dimension that belong to one point.
-struct PointRun {
-    /// Contribution of the positions to the index of their point.
-    point: usize,
-    positions: usize,
-}
-
-/// State of a point's mean.
-#[derive(Clone, Copy, Default)]
-struct Bin {
-    sum: f64,
-    count: u64,
-    /// Whether some cells are NaN or infinite.
-    odd: bool,
-}
-
-/// States by point.
+/// Points of an overview, and the positions that belong to them.
 struct Bins {
     columns: usize,
     shape: Vec<usize>,
-    bins: Vec<Bin>,
-    not_finite: u64,
-    nulls: u64,
+    means: PointMeans,
 }
 
 impl Bins {
-    fn new(shape: &[usize]) -> Self {
-        let count = shape.iter().product();
-        Self {
+    fn new(shape: &[usize]) -> Result<Self> {
+        Ok(Self {
             columns: if shape.len() == 2 { shape[1] } else { 1 },
             shape: shape.to_vec(),
-            bins: vec![Bin::default(); count],
-            not_finite: 0,
-            nulls: 0,
-        }
+            means: PointMeans::new(shape.iter().product())?,
+        })
     }
 
     /// Runs of positions of a part along an axis, by point: at most as many as the axis has points.
@@ -241,50 +219,12 @@ impl Bins {
         runs
     }
 
-    fn add<T: Element>(
-        &mut self,
-        cells: &[u8],
-        validity: Option<&[u8]>,
-        rows: &[PointRun],
-        columns: &[PointRun],
-    ) {
-        let size = size_of::<T>();
-        let mut first = 0;
-        let all_rows = rows.iter().flat_map(|run| std::iter::repeat_n(run.point, run.positions));
-        for (row, run) in all_rows.flat_map(|row| columns.iter().map(move |run| (row, run))) {
-            let end = first + run.positions;
-            let own = &cells[first * size..end * size];
-            let valid = validity.map(|validity| &validity[first..end]);
-            first = end;
-            let (mut sum, mut count, mut odd, mut nulls) = (0.0, 0, 0, 0);
-            for (i, cell) in own.chunks_exact(size).enumerate() {
-                let value: T = bytemuck::pod_read_unaligned(cell);
-                let number = value.to_f64();
-                if valid.is_some_and(|valid| valid[i] == 0) {
-                    nulls += 1;
-                } else if !number.is_finite() {
-                    odd += 1;
-                } else {
-                    sum += number;
-                    count += 1;
-                }
-            }
-            let point = row + run.point;
-            let bin = &mut self.bins[point];
-            bin.sum += sum;
-            bin.count += count;
-            bin.odd |= odd > 0;
-            self.not_finite += odd;
-            self.nulls += nulls;
-        }
-    }
-
     /// The points; each that no sample belongs to is that of the nearest one along each axis.
     fn points(self, nearest: &[Vec<usize>]) -> Vec<Point> {
-        let point = |bin: &Bin| match (bin.count, bin.odd) {
-            (0, false) => Point::Null,
-            (0, true) => Point::NotFinite,
-            (count, _) => Point::Value(bin.sum / count as f64),
+        let point = |at: usize| match self.means.mean(at) {
+            Some(mean) => Point::Value(mean),
+            None if self.means.is_odd(at) => Point::NotFinite,
+            None => Point::Null,
         };
         let one = [0];
         let (rows, columns): (&[usize], &[usize]) = match nearest {
@@ -293,7 +233,7 @@ impl Bins {
             [rows, columns, ..] => (rows, columns),
         };
         let width = columns.len();
-        let at = |row: &usize, column: &usize| self.bins.get(row * width + column).map_or(Point::Null, point);
+        let at = |row: &usize, column: &usize| point(row * width + column);
         rows.iter()
             .flat_map(|row| columns.iter().map(move |column| (row, column)))
             .map(|(r, c)| at(r, c))
@@ -314,7 +254,7 @@ mod tests {
             let whole =
                 Selection::new([Slice { start: 3, end: 3 + 2 * count, step: 2 }], &[u64::MAX]).unwrap();
             let points = most.min(usize::try_from(count).unwrap());
-            let bins = Bins::new(&[points]);
+            let bins = Bins::new(&[points]).unwrap();
             for (from, to) in [(0, count), (count / 3, count), (count / 2, count / 2 + 1)] {
                 let slice = Slice { start: 3 + 2 * from, end: 3 + 2 * (to - 1) + 1, step: 2 };
                 let part = Selection::new([slice], &[u64::MAX]).unwrap();

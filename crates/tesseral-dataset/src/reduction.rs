@@ -12,7 +12,7 @@ use tesseral_engine::Options;
 use tesseral_engine::fold::{
     self, Answers, AxisRole, Finish, Fold, FoldState, Job, Paired, Question, Reducer, Results, Statistic,
 };
-use tesseral_engine::kernel::summary::{StatSet, Summary};
+use tesseral_engine::{StatSet, Summary};
 use tesseral_format::{Column, Request, Target};
 
 use crate::{Array, Container};

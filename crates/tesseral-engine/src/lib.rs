@@ -7,7 +7,6 @@
 
 mod continued;
 mod decode;
-pub mod exact;
 mod fetch;
 mod handle;
 pub mod kernel;
@@ -45,9 +44,11 @@ pub use plan::rechunk::{Grids, RechunkPlan, TransferMethod};
 pub use plan::subdivide::{divisible, narrowable, oversized};
 pub use recover::{Recovered, recover};
 pub use reduce::axes::{Reduced, reduce};
-pub use reduce::fold;
+pub use reduce::kernel::axis;
+pub use reduce::kernel::summary::{StatSet, Summary};
 pub use reduce::summary::Summarized;
 pub use reduce::visit::{gaps, has_gaps};
+pub use reduce::{exact, fold};
 pub use tesseral_core::Cancel;
 pub use verify::{Verified, verify, verify_to};
 pub use write::transfer::{CellSource, read_column, read_stored, transfer, transfer_box};

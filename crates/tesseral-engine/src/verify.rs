@@ -22,10 +22,10 @@ use crate::decode::columns::{Cells, column_layout};
 use crate::fetch::reopen::{judge, open_listed, watched};
 use crate::fetch::{self, ChunkBytes};
 use crate::handle::Handle;
-use crate::kernel::summary::{StatSet, Summary};
 use crate::options::Options;
 use crate::plan::claims;
 use crate::plan::subdivide::{self, CellRun};
+use crate::reduce::kernel::summary::{StatSet, Summary};
 use crate::write::chunk_stats;
 
 /// Maximum number of chunks without a digest that are decoded by default.

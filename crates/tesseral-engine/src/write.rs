@@ -19,9 +19,9 @@ use tesseral_format::{ArraySpec, ColumnData, EncodedChunk, Pending, Writer};
 
 use crate::decode::chunk::with_workspace;
 use crate::kernel::copy::copy_box;
-use crate::kernel::summary::Summary;
 use crate::options::{Options, Ticker};
 use crate::paint::sink::row_major;
+use crate::reduce::kernel::summary::Summary;
 
 pub use self::cells::InputOrder;
 use self::cells::PendingCells;

@@ -12,10 +12,10 @@ use tesseral_conformance::testing::layered::{self, LayeredFormat};
 use tesseral_core::condition::{Condition, Op};
 use tesseral_core::{CellLen, Selection, Slice};
 use tesseral_engine::fold;
-use tesseral_engine::kernel::summary::{StatSet, Summary};
 use tesseral_engine::{
     CellBatch, CellOrder, Handle, Options, read, read_cells, read_into, read_valid_var, read_var, reduce,
 };
+use tesseral_engine::{StatSet, Summary};
 use tesseral_format::{Column, ContainerSource, Format, OpenOptions, Request, Target};
 use tesseral_store::Store;
 use tesseral_store::test_wrappers::{Counting, Latency, Wrapped};

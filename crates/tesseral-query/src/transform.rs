@@ -7,9 +7,9 @@ use tesseral_core::schema::Labels;
 use tesseral_core::{
     ArraySchema, DType, Dimension, Error, HistoryRow, Region, Result, Selection, Slice, time,
 };
+use tesseral_engine::StatSet;
 use tesseral_engine::exact::Moments;
 use tesseral_engine::fold::{self, AxisRole, Fold, FoldState, Reducer};
-use tesseral_engine::kernel::summary::StatSet;
 use tesseral_format::ArraySpec;
 use tesseral_store::Overwrite;
 

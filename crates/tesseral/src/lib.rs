@@ -58,12 +58,12 @@ pub use tesseral_dataset::{
     declared_field, edit, edit_store, local, open, overview, overview_within, recover, remove_unfinished,
     repairs, unfinished,
 };
-pub use tesseral_engine::kernel::summary::{StatSet, Summary};
 pub use tesseral_engine::{
     Blocks, Buffer, Cancel, CellBatch, CellOrder, CellStream, Cells, Dense, Explained, InputOrder, Options,
     PlannedReads, Progress, RechunkPlan, Recovered, Reduced, Summarized, TransferMethod, Verified, verify,
     verify_to,
 };
+pub use tesseral_engine::{StatSet, Summary};
 pub use tesseral_format::convention::{self, TextExtent};
 pub use tesseral_format::{
     AppendOptions, ArraySpec, AuditOptions, Capabilities, Change, ChunkInfo, CodecSpec, Column, ColumnData,

@@ -9,7 +9,7 @@ use common::{Case, array, behind, memory, options, threads};
 use proptest::prelude::*;
 use tesseral::{CreateOptions, DType, Element, Options, Scalar, Selection, Slice, StatSet, Summary};
 use tesseral_core::{Sum, dispatch_element};
-use tesseral_engine::kernel::axis::AxisFold;
+use tesseral_engine::axis::AxisFold;
 use tesseral_store::test_wrappers::Counting;
 
 /// Result of a loop over the cells.

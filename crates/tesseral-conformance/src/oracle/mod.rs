@@ -12,6 +12,7 @@
 mod chunk;
 mod condition;
 mod dense;
+pub mod rational;
 mod sparse;
 mod summary;
 

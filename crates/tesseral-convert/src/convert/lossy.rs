@@ -1,7 +1,7 @@
 //! Lossy packing of floats within an error bound.
 
 use tesseral_core::{Advice, Attributes, DType, Error, Result, Scalar, Selection, Value};
-use tesseral_engine::kernel::summary::StatSet;
+use tesseral_engine::StatSet;
 use tesseral_format::CodecSpec;
 
 use super::options::ConvertOptions;

@@ -4,7 +4,7 @@ use tesseral_core::dtype::Class;
 use tesseral_core::{
     ArraySchema, CellLen, Coords, Dimension, Error, Field, Order, Region, Result, Selection,
 };
-use tesseral_engine::kernel::summary::StatSet;
+use tesseral_engine::StatSet;
 use tesseral_engine::{CellBatch, Cells, Options, WriteSession, read_column};
 use tesseral_format::convention::Holds;
 use tesseral_format::{ArraySpec, Column};

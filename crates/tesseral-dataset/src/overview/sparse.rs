@@ -3,7 +3,7 @@
 use tesseral_core::condition::Condition;
 use tesseral_core::{Advice, Dimension, Error, Result, Scalar, Selection, Slice};
 use tesseral_engine::fold::{self, AxisRole, Fold, FoldState, Reducer};
-use tesseral_engine::kernel::summary::{StatSet, Summary};
+use tesseral_engine::{StatSet, Summary};
 
 use tesseral_format::{Request, Target};
 

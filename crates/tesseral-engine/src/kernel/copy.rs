@@ -27,7 +27,7 @@ use tesseral_core::{Error, Result};
 
 /// One dimension of a walk: its extent and the strides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Dim {
+pub(crate) struct Dim {
     pub count: usize,
     pub src: usize,
     pub dst: usize,
@@ -338,7 +338,7 @@ fn span(count: usize, stride: usize, elem: usize) -> usize {
 }
 
 /// Merges each dimension with the one inside it where both sides are contiguous across it.
-pub(super) fn merge(dims: &mut SmallVec<[Dim; 6]>) {
+pub(crate) fn merge(dims: &mut SmallVec<[Dim; 6]>) {
     let mut kept = 0;
     for i in 0..dims.len() {
         let dim = dims[i];
@@ -360,7 +360,7 @@ pub(super) fn merge(dims: &mut SmallVec<[Dim; 6]>) {
 
 /// Calls `visit` with both offsets of each position of `dims`, the last dimension fastest.
 #[inline]
-pub(super) fn each_position(dims: &[Dim], mut visit: impl FnMut(usize, usize)) {
+pub(crate) fn each_position(dims: &[Dim], mut visit: impl FnMut(usize, usize)) {
     let Some((last, outer)) = dims.split_last() else { return visit(0, 0) };
     let mut at: SmallVec<[usize; 6]> = SmallVec::from_elem(0, outer.len());
     let (mut src, mut dst) = (0, 0);

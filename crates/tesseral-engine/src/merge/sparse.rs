@@ -9,7 +9,6 @@
 //! a chunk must not expose an older cell of a chunk that is read.
 
 mod fast_path;
-mod fold;
 mod merge;
 mod partition;
 mod rows;
@@ -28,7 +27,6 @@ use crate::missing::column_validity;
 use crate::options::Options;
 use crate::plan::condition::{self, condition_bounds};
 
-pub(crate) use fold::summarize;
 use merge::{Merge, MergeResult};
 use partition::Slab;
 pub(crate) use partition::bounds;
@@ -195,6 +193,12 @@ impl CellRead {
 
     fn whole(&self) -> Slab {
         Slab::new(&self.ranges, &self.plan.chunks)
+    }
+
+    /// Whether all cells of a chunk are visible and in the requested ranges.
+    pub(crate) fn includes(&self) -> impl Fn(&PlannedChunk) -> bool + use<> {
+        let (limits, dims) = (self.whole().limits, self.schema().dims.len());
+        move |chunk| chunk.whole && (0..dims).all(|d| partition::inside(chunk, d, &limits[d]))
     }
 
     /// Returns whether cells of these chunks can share a position, of which one wins.
@@ -409,7 +413,7 @@ pub fn valid_cells(
     Ok(stream)
 }
 
-fn stream(query: CellRead) -> CellStream {
+pub(crate) fn stream(query: CellRead) -> CellStream {
     let allowed = query.options.memory.map_or(SLAB, |memory| (memory / SHARE).clamp(1, SLAB));
     let whole = query.whole();
     let inner = Inner::Sparse { query: Box::new(query), todo: vec![whole], allowed, first: None };

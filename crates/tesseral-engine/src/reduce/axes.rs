@@ -12,11 +12,11 @@ use tesseral_core::{Coords, Error, Region, Result, Scalar, Sum};
 use tesseral_format::Request;
 
 use crate::handle::Handle;
-use crate::kernel::axis::{self, AxisFold};
-use crate::kernel::summary::StatSet;
 use crate::options::Options;
 use crate::paint::dense::PreparedRead;
 use crate::plan::claims::{check_results, check_total};
+use crate::reduce::kernel::axis::{self, AxisFold};
+use crate::reduce::kernel::summary::StatSet;
 use crate::reduce::visit::Visitor;
 
 /// Minimum number of stacks for parallelism without segments.

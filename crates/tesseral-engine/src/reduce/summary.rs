@@ -9,11 +9,12 @@ use tesseral_format::{Column, PlannedChunk, Request, Target};
 use crate::fetch::Batch;
 use crate::handle::Handle;
 use crate::kernel::copy::ElementRun;
-use crate::kernel::summary::{StatSet, Summary};
 use crate::options::{Options, Ticker};
 use crate::paint::dense::{self, PreparedRead};
 use crate::plan::blocks::Blocks;
 use crate::plan::claims::Work;
+use crate::reduce::columns;
+use crate::reduce::kernel::summary::{StatSet, Summary};
 use crate::reduce::visit::{GroupKind, StridedView, Visitor, constant};
 
 /// Approximate number of chunks planned at once.
@@ -106,8 +107,7 @@ fn summarize_sparse(
     let mut whole: Option<Vec<Summarized>> = None;
     for part in handle.source().divide(request)? {
         let portion = handle.portion(&part)?;
-        let found =
-            crate::merge::sparse::summarize(portion.as_ref().unwrap_or(handle), &part, wanted, options)?;
+        let found = columns::summarize(portion.as_ref().unwrap_or(handle), &part, wanted, options)?;
         match &mut whole {
             None => whole = Some(found),
             Some(whole) => {
@@ -116,7 +116,7 @@ fn summarize_sparse(
         }
     }
     // No part is left of ranges that contain nothing.
-    whole.map_or_else(|| crate::merge::sparse::summarize(handle, request, wanted, options), Ok)
+    whole.map_or_else(|| columns::summarize(handle, request, wanted, options), Ok)
 }
 
 impl Summarized {

@@ -6,7 +6,7 @@ use tesseral_format::{ColumnData, EncodedChunk};
 use super::{DeclaredArray, WriteSession, chunk_at, chunk_stats, located, whole_chunks};
 use crate::decode::chunk::with_workspace;
 use crate::decode::columns::pick_fixed;
-use crate::kernel::summary::{StatSet, Summary};
+use crate::reduce::kernel::summary::{StatSet, Summary};
 
 /// Gathered cells of one column.
 #[derive(Clone, Debug)]

@@ -1,15 +1,20 @@
 //! One summary for each coordinate of a dimension with cells.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use tesseral_core::{DType, Error, Result, Scalar};
 use tesseral_format::{Column, Request};
 
+use super::layout::CellOffsets;
+use super::rows::fold_column;
+use super::run::Fold;
+use super::state::{FoldState, Reducer};
 use crate::decode::columns::{Cells, sort_keys};
 use crate::handle::Handle;
-use crate::kernel::summary::{StatSet, Summary};
 use crate::merge::sparse::{CellOrder, valid_cells};
 use crate::options::Options;
+use crate::reduce::kernel::summary::{StatSet, Summary};
 
 /// Sort key of a coordinate.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,28 +45,41 @@ pub fn summaries_by_coordinate(
         _ => None,
     }
     .ok_or_else(refuse)?;
-    let empty = Summary::new(dtype, wanted).map_err(|e| e.in_array(&schema.name))?;
+    let fold = Fold::new(vec![Reducer::Summary(wanted)], Vec::new());
+    let empty = FoldState::new(&fold.reducers[0], dtype).map_err(|e| e.in_array(&schema.name))?;
     let both = Request { columns: vec![Column::Dim(dim), *column], ..request.clone() };
     // A group is in the map, then in the result, and in a row of what is made of it.
-    let group_bytes = 3 * (size_of::<(GroupKey, Scalar, Summary)>() + 32) as u64;
-    let mut found: BTreeMap<GroupKey, (Scalar, Summary)> = BTreeMap::new();
+    let group_bytes = 3 * (size_of::<(GroupKey, Scalar, FoldState)>() + 32) as u64;
+    let mut slots: BTreeMap<GroupKey, (Scalar, usize)> = BTreeMap::new();
+    let mut states: Vec<FoldState> = Vec::new();
     for batch in valid_cells(handle, &both, CellOrder::Stored, options)? {
         let batch = batch?;
         let [(_, coordinates), (_, values)] = batch.columns.as_slice() else { return Err(refuse()) };
+        let mut slot_rows = Vec::with_capacity(batch.rows);
         for rows in grouped(dimension.dtype, coordinates, batch.rows) {
             let row = rows[0] as usize;
-            let key = key(dimension.dtype, coordinates, row);
-            let coordinate = Scalar::from_le_bytes(dimension.dtype, coordinates.get(row))?;
-            if !found.contains_key(&key) {
-                let held = (found.len() as u64 + 1).saturating_mul(group_bytes);
-                options.check_memory("one row per coordinate", held).map_err(|e| e.in_array(&schema.name))?;
-            }
-            let (_, summary) = found.entry(key).or_insert_with(|| (coordinate, empty.clone()));
-            let picked = values.pick(&rows);
-            summary.fold(picked.data(), picked.validity(), &[])?;
+            let slot = match slots.entry(key(dimension.dtype, coordinates, row)) {
+                Entry::Occupied(known) => known.get().1,
+                Entry::Vacant(new) => {
+                    let held = (states.len() as u64 + 1).saturating_mul(group_bytes);
+                    let checked = options.check_memory("one row per coordinate", held);
+                    checked.map_err(|e| e.in_array(&schema.name))?;
+                    let coordinate = Scalar::from_le_bytes(dimension.dtype, coordinates.get(row))?;
+                    states.push(empty.clone());
+                    new.insert((coordinate, states.len() - 1)).1
+                }
+            };
+            let at = |row: u32| CellOffsets { offset: row as usize, ..CellOffsets::default() };
+            slot_rows.extend(rows.into_iter().map(|row| (slot, at(row))));
         }
+        let states = std::slice::from_mut(&mut states);
+        fold_column(&fold, (dtype, values), None, &slot_rows, &|slot| slot, states)?;
     }
-    Ok(found.into_values().collect())
+    let summary = |(coordinate, slot): (Scalar, usize)| match states.get(slot) {
+        Some(FoldState::Summary(summary)) => Ok((coordinate, summary.clone())),
+        _ => Err(Error::internal("missing summary of a fold")),
+    };
+    slots.into_values().map(summary).collect()
 }
 
 fn key(dtype: DType, coordinates: &Cells, row: usize) -> GroupKey {

@@ -5,7 +5,7 @@ use tesseral_core::{DType, Region, Result};
 use super::layout::{self, CellOffsets, OffsetStrides, Positions, SlotPositions};
 use super::run::Fold;
 use super::state::{FoldState, Reducer, SlotValues};
-use crate::kernel::block::Cell;
+use crate::reduce::kernel::block::Cell;
 
 /// Distributes the cells of a block to slots.
 pub(super) struct SlotDistributor<'a, T> {

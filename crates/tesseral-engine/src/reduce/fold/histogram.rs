@@ -9,10 +9,10 @@ use tesseral_format::Request;
 use super::number::Number;
 use super::run::{Fold, fold};
 use super::state::{FoldState, Reducer};
-use crate::exact::Moments;
 use crate::handle::Handle;
-use crate::kernel::summary::StatSet;
 use crate::options::Options;
+use crate::reduce::exact::Moments;
+use crate::reduce::kernel::summary::StatSet;
 
 /// Integers up to this magnitude are exact floats.
 const EXACT: f64 = (1_u64 << 53) as f64;

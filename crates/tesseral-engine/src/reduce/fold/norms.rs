@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::number::Number;
-use crate::exact::Moments;
-use crate::kernel::block::Cell;
+use crate::reduce::exact::Moments;
+use crate::reduce::kernel::block::Cell;
 
 /// Exact sum of magnitudes and sum of squares.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

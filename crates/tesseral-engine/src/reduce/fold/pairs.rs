@@ -6,11 +6,11 @@ use tesseral_format::{Column, Request};
 
 use super::wire::{moments, products};
 use crate::decode::columns::Cells;
-use crate::exact::{Moments, Products};
 use crate::handle::Handle;
-use crate::kernel::block::Cell;
 use crate::options::Options;
 use crate::paint::dense;
+use crate::reduce::exact::{Moments, Products};
+use crate::reduce::kernel::block::Cell;
 
 /// The second variable of a fold: its values are those at the positions of the first.
 #[derive(Clone, Debug, Serialize, Deserialize)]

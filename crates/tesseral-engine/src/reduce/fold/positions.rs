@@ -8,8 +8,8 @@ use super::merger::Folded;
 use super::run::{Fold, fields, fold};
 use super::state::{FoldState, Reducer};
 use crate::handle::Handle;
-use crate::kernel::summary::StatSet;
 use crate::options::Options;
+use crate::reduce::kernel::summary::StatSet;
 use crate::reduce::summary::{Summarized, summarize_columns};
 
 /// Folds all cells of each column of a request into one summary.

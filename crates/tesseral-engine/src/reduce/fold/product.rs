@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use tesseral_core::Element;
 
 use super::number::Number;
-use crate::exact::digits::Digits;
-use crate::exact::fixed::parts;
+use crate::reduce::exact::digits::Digits;
+use crate::reduce::exact::fixed::parts;
 
 /// Bits of a mantissa.
 const BITS: i64 = 256;

@@ -13,9 +13,9 @@ use super::statistic::{Answer, Finish, Position, Statistic, reducers};
 use super::weights::Weights;
 use super::{histogram, job};
 use crate::handle::Handle;
-use crate::kernel::summary::StatSet;
 use crate::options::Options;
 use crate::reduce::axes::reduce;
+use crate::reduce::kernel::summary::StatSet;
 
 /// Statistics of the cells of each slot of a fold.
 #[derive(Clone, Debug, PartialEq)]

@@ -104,7 +104,35 @@ struct SlotAssignment<'a> {
 }
 
 /// A slot, and the place of a row that belongs to it; the offset is the number of the row.
-type SlotRow = (usize, CellOffsets);
+pub(super) type SlotRow = (usize, CellOffsets);
+
+/// Folds the cells of one column of rows, which are sorted by slot, into the states of the slots: a list of them for each reducer.
+/// `global` is the number of a slot among all slots of the fold.
+pub(super) fn fold_column(
+    fold: &Fold,
+    (dtype, cells): (DType, &Cells),
+    paired: Option<&[f64]>,
+    slot_rows: &[SlotRow],
+    global: &dyn Fn(usize) -> usize,
+    states: &mut [Vec<FoldState>],
+) -> Result<()> {
+    let outside = || Error::internal("slot outside the result");
+    dispatch_element!(dtype, T => {
+        let values: Vec<T> = bytemuck::pod_collect_to_vec(cells.data());
+        let cells = BlockCells::new(fold, &values, cells.validity(), None).with_paired(paired);
+        let mut gathered = SlotCells::default();
+        for rows in slot_rows.chunk_by(|a, b| a.0 == b.0) {
+            gathered.clear();
+            rows.iter().for_each(|&(_, place)| cells.push(place, fold, &mut gathered));
+            let slot = rows[0].0;
+            for (states, reducer) in states.iter_mut().zip(&fold.reducers) {
+                let state = states.get_mut(slot).ok_or_else(outside)?;
+                gathered.fold_into(state, reducer, dtype, global(slot))?;
+            }
+        }
+        Ok(())
+    }, else => Err(Error::unsupported(format!("folds of {dtype}"))))
+}
 
 impl<'a> SlotAssignment<'a> {
     fn new(fold: &'a Fold, selection: &'a Selection, slots: &'a Region) -> Self {
@@ -145,37 +173,10 @@ impl<'a> SlotAssignment<'a> {
         for ((column, cells), states) in columns.iter().zip(lists) {
             let Column::Field(field) = column else { continue };
             let dtype = schema.fields[usize::from(*field)].dtype;
-            self.fold_column(dtype, cells, paired.as_deref(), &slot_rows, states)?;
+            let global = |slot: usize| global_slot(slot, self.slots, &self.whole);
+            fold_column(self.fold, (dtype, cells), paired.as_deref(), &slot_rows, &global, states)?;
         }
         Ok(())
-    }
-
-    /// Folds one column of a batch, by slots.
-    fn fold_column(
-        &self,
-        dtype: DType,
-        cells: &Cells,
-        paired: Option<&[f64]>,
-        slot_rows: &[SlotRow],
-        states: &mut [Vec<FoldState>],
-    ) -> Result<()> {
-        let outside = || Error::internal("slot outside the result");
-        dispatch_element!(dtype, T => {
-            let values: Vec<T> = bytemuck::pod_collect_to_vec(cells.data());
-            let cells = BlockCells::new(self.fold, &values, cells.validity(), None).with_paired(paired);
-            let mut gathered = SlotCells::default();
-            for rows in slot_rows.chunk_by(|a, b| a.0 == b.0) {
-                gathered.clear();
-                rows.iter().for_each(|&(_, place)| cells.push(place, self.fold, &mut gathered));
-                let slot = rows[0].0;
-                let global = global_slot(slot, self.slots, &self.whole);
-                for (states, reducer) in states.iter_mut().zip(&self.fold.reducers) {
-                    let state = states.get_mut(slot).ok_or_else(outside)?;
-                    gathered.fold_into(state, reducer, dtype, global)?;
-                }
-            }
-            Ok(())
-        }, else => Err(Error::unsupported(format!("folds of {dtype}"))))
     }
 
     /// Adds every slot that a row belongs to, axis by axis.

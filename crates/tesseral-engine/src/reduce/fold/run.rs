@@ -13,7 +13,6 @@ use super::state::{FoldState, Reducer};
 use super::weights::Weights;
 use super::{positions, rows};
 use crate::handle::Handle;
-use crate::kernel::summary::StatSet;
 use crate::merge::dense_rows::DenseCells;
 use crate::options::Options;
 use crate::paint::dense::{self, fixed_size};
@@ -22,6 +21,7 @@ use crate::plan::claims::{check_results, check_total, work_space};
 use crate::plan::condition::may_hold;
 use crate::plan::subdivide::{divisible, narrowable, oversized};
 use crate::reduce::axes::reduce;
+use crate::reduce::kernel::summary::StatSet;
 use crate::reduce::summary::summarize_field;
 
 /// Bytes of cells in a unit whose cells are distributed one by one, in one under a condition, which needs several masks, and in a

@@ -11,9 +11,9 @@ use super::pairs::Pairs;
 use super::product::Product;
 use super::sketch::Sketch;
 use super::weights::Weighted;
-use crate::exact::{Moments, weighted_quantile};
-use crate::kernel::block::{Cell, WorkType};
-use crate::kernel::summary::{StatSet, Summary};
+use crate::reduce::exact::{Moments, weighted_quantile};
+use crate::reduce::kernel::block::{Cell, WorkType};
+use crate::reduce::kernel::summary::{StatSet, Summary};
 
 /// The state to keep for each slot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,8 +8,8 @@ use tesseral_core::{DType, Scalar, Sum};
 use super::histogram::Histogram;
 use super::number::Number;
 use super::state::{FoldState, Reducer};
-use crate::kernel::axis::AxisFold;
-use crate::kernel::summary::{StatSet, Summary};
+use crate::reduce::kernel::axis::AxisFold;
+use crate::reduce::kernel::summary::{StatSet, Summary};
 
 /// A statistic of the cells of a slot. Missing cells have no value; [`Finish`] defines the effect of a NaN.
 #[derive(Clone, Debug, PartialEq)]

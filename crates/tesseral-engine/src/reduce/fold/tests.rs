@@ -1,3 +1,4 @@
+use tesseral_conformance::oracle::rational::{Oracle, rounded_root, rounded_wide, units};
 use tesseral_core::DType;
 
 use super::layout::SlotPositions;
@@ -5,7 +6,6 @@ use super::norms::Norms;
 use super::product::Product;
 use super::state::SlotValues;
 use super::*;
-use crate::exact::rational::{Oracle, rounded_root, rounded_wide, units};
 
 #[test]
 fn products_do_not_overflow() {
@@ -87,7 +87,7 @@ fn sketches_meet_their_accuracy_and_merge_exactly() {
 #[test]
 fn states_round_trip_through_serialization() {
     let reducers = [
-        Reducer::Summary(crate::kernel::summary::StatSet::ALL),
+        Reducer::Summary(crate::reduce::kernel::summary::StatSet::ALL),
         Reducer::Product,
         Reducer::Norms,
         Reducer::ArgMin,
@@ -184,7 +184,7 @@ fn windows_cover_their_positions() {
     }
 }
 
-fn folded<T: crate::kernel::block::Cell>(
+fn folded<T: crate::reduce::kernel::block::Cell>(
     statistic: &Statistic,
     values: &[T],
     weights: &[f64],

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use tesseral_core::{Error, Result};
 
 use super::wire::moments;
-use crate::exact::{Moments, ratio, weighted_spread};
-use crate::kernel::block::Cell;
+use crate::reduce::exact::{Moments, ratio, weighted_spread};
+use crate::reduce::kernel::block::Cell;
 
 /// One weight for each position of some axes of a selection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

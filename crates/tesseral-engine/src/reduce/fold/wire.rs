@@ -31,7 +31,7 @@ pub(super) mod products {
     use serde::de::Error as _;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use crate::exact::Products;
+    use crate::reduce::exact::Products;
 
     pub(crate) fn serialize<S: Serializer>(products: &Products, to: S) -> Result<S::Ok, S::Error> {
         let mut bytes = Vec::new();
@@ -53,7 +53,7 @@ pub(super) mod moments {
     use serde::de::Error as _;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use crate::exact::Moments;
+    use crate::reduce::exact::Moments;
 
     pub(crate) fn serialize<S: Serializer>(moments: &Moments, to: S) -> Result<S::Ok, S::Error> {
         let mut bytes = Vec::new();

@@ -14,8 +14,8 @@
 use multiversion::multiversion;
 
 use super::sums::{FloatSums, IntegerSums, PanelSums, Sums};
-use crate::exact::slots::SlotRange;
-use crate::kernel::block::WorkType;
+use crate::reduce::exact::slots::SlotRange;
+use crate::reduce::kernel::block::WorkType;
 
 /// Maximum rows of a panel.
 pub(crate) const ROWS: usize = 128;

@@ -9,7 +9,7 @@ use super::block::BLOCK;
 use super::digits::Digits;
 use super::fixed::{Fixed, parts};
 use super::wire::{corrupt, parse_varint, write_varint};
-use crate::kernel::block::WorkType;
+use crate::reduce::kernel::block::WorkType;
 
 /// Exact sum and, where they are requested, exact sum of squares.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,6 +1,6 @@
 //! A fused pass over cells: counts, minimum and maximum, sum and mean, variance.
 //!
-//! A [`Summary`] is the state of such a pass. States of parts merge into the state of the whole. Sums are [exact](crate::exact), so
+//! A [`Summary`] is the state of such a pass. States of parts merge into the state of the whole. Sums are [exact](crate::reduce::exact), so
 //! equal cells give equal bits, independent of how they are divided into parts and of the order in which those merge.
 //!
 //! Minimum, maximum, sum, mean and variance cover the cells that are neither null nor NaN; infinities follow IEEE 754. −0.0 is
@@ -26,7 +26,7 @@ use multiversion::multiversion;
 use tesseral_core::{ChunkStats, DType, Element, Error, Result, Scalar, Sum, dispatch_element};
 
 use super::block::{Cell, WorkType, nans, range, specials};
-use crate::exact::Moments;
+use crate::reduce::exact::Moments;
 
 mod wire;
 

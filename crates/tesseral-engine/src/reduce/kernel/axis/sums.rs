@@ -1,12 +1,12 @@
-//! Sums of the columns of a panel: integers in partial sums of a panel, floats added to [exact sums](crate::exact::slots), several rows at a time.
+//! Sums of the columns of a panel: integers in partial sums of a panel, floats added to [exact sums](crate::reduce::exact::slots), several rows at a time.
 
 use multiversion::multiversion;
 
 use super::panel::Panel;
-use crate::exact::block::{Real, product_cuts, rows_bounds};
-use crate::exact::slots::{SlotRange, SlotSums};
-use crate::exact::split::{Cut, First, ProductError, RoundedProduct, Term};
-use crate::kernel::block::WorkType;
+use crate::reduce::exact::block::{Real, product_cuts, rows_bounds};
+use crate::reduce::exact::slots::{SlotRange, SlotSums};
+use crate::reduce::exact::split::{Cut, First, ProductError, RoundedProduct, Term};
+use crate::reduce::kernel::block::WorkType;
 
 /// Exact sums of each position; those that are not requested, or not of the dtype, have no positions.
 #[derive(Clone, Debug)]

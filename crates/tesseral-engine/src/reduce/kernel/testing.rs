@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tesseral_core::{DType, Element, Scalar, Sum, TimeUnit};
 
 use super::summary::StatSet;
-use crate::exact::rational::Oracle;
+use tesseral_conformance::oracle::rational::Oracle;
 
 /// One dtype of each kind that can be summed.
 pub(crate) const DTYPES: [DType; 15] = [

@@ -24,11 +24,11 @@ use smallvec::SmallVec;
 use tesseral_core::{DType, Element, Error, Result, Scalar, Sum, alloc, dispatch_element};
 
 use super::block::Cell;
-use super::copy::{Dim, copy_box, each_position, merge};
 use super::summary::{StatSet, Summary, typed_all};
-use crate::exact::Moments;
-use crate::exact::fixed::Fixed;
-use crate::exact::slots::{SlotRange, SlotSums};
+use crate::kernel::copy::{Dim, copy_box, each_position, merge};
+use crate::reduce::exact::Moments;
+use crate::reduce::exact::fixed::Fixed;
+use crate::reduce::exact::slots::{SlotRange, SlotSums};
 
 pub(crate) mod panel;
 pub(crate) mod sums;

@@ -3,11 +3,11 @@
 use tesseral_core::{DType, Error, Result, Scalar};
 use tesseral_format::{Column, PlannedChunk, Request};
 
-use super::{CellOrder, CellRead, partition, stream};
 use crate::handle::Handle;
-use crate::kernel::summary::{StatSet, Summary};
+use crate::merge::sparse::{CellOrder, CellRead, stream};
 use crate::options::Options;
 use crate::plan::condition::condition_bounds;
+use crate::reduce::kernel::summary::{StatSet, Summary};
 use crate::reduce::summary::Summarized;
 
 /// Folds the requested columns of the requested cells in one pass. The statistics of a chunk are used if all its cells are visible,
@@ -33,12 +33,10 @@ pub(crate) fn summarize(
     }
     let mut query = CellRead::new(handle, request, CellOrder::Stored, false, options)?;
     handle.load_stats(&query.plan.chunks, &request.columns)?;
-    let whole = query.whole();
+    let includes = query.includes();
     let mut left = Vec::new();
     for chunk in std::mem::take(&mut query.plan.chunks) {
-        let counted =
-            chunk.whole && (0..schema.dims.len()).all(|d| partition::inside(&chunk, d, &whole.limits[d]));
-        let all = counted
+        let all = includes(&chunk)
             && match &request.condition {
                 None => true,
                 Some(condition) => {

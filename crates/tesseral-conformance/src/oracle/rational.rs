@@ -7,7 +7,7 @@ use tesseral_core::Element;
 const LOWEST: usize = 1074;
 
 /// A finite number in units of 2^-1074, of which every double is a multiple.
-pub(crate) fn units<T: Element>(value: T) -> BigInt {
+pub fn units<T: Element>(value: T) -> BigInt {
     if !T::IS_FLOAT {
         return BigInt::from(value.to_i128()) << LOWEST;
     }
@@ -57,12 +57,12 @@ fn nearest(compare: impl Fn(&BigInt) -> std::cmp::Ordering) -> f64 {
 }
 
 /// `numerator / denominator` units, rounded to nearest, ties to even.
-pub(crate) fn rounded(numerator: &BigInt, denominator: u128) -> f64 {
+pub fn rounded(numerator: &BigInt, denominator: u128) -> f64 {
     rounded_wide(numerator, &BigInt::from(denominator))
 }
 
 /// [`rounded`] with a denominator of any size.
-pub(crate) fn rounded_wide(numerator: &BigInt, denominator: &BigInt) -> f64 {
+pub fn rounded_wide(numerator: &BigInt, denominator: &BigInt) -> f64 {
     let magnitude = BigInt::from(numerator.magnitude().clone()) << 1;
     let value = match numerator.sign() {
         Sign::NoSign => return 0.0,
@@ -72,7 +72,7 @@ pub(crate) fn rounded_wide(numerator: &BigInt, denominator: &BigInt) -> f64 {
 }
 
 /// The square root of `numerator / denominator` squared units, rounded to nearest, ties to even.
-pub(crate) fn rounded_root(numerator: &BigInt, denominator: u128) -> f64 {
+pub fn rounded_root(numerator: &BigInt, denominator: u128) -> f64 {
     let denominator = BigInt::from(denominator);
     let scaled = numerator << 2;
     if numerator.sign() == Sign::NoSign {
@@ -82,13 +82,15 @@ pub(crate) fn rounded_root(numerator: &BigInt, denominator: u128) -> f64 {
 }
 
 /// The square root of a positive quotient, rounded to nearest, ties to even.
-pub(crate) fn rounded_root_wide(numerator: &BigInt, denominator: &BigInt) -> f64 {
+pub fn rounded_root_wide(numerator: &BigInt, denominator: &BigInt) -> f64 {
     let scaled = numerator << (2 * LOWEST + 2);
     nearest(|half_units| (half_units * half_units * denominator).cmp(&scaled))
 }
 
 /// The exact sums of finite values.
-pub(crate) struct Oracle {
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    /// Number of values.
     pub n: u64,
     /// In units.
     pub sum: BigInt,
@@ -97,6 +99,7 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
+    /// The sums of some values.
     pub fn new<T: Element>(values: &[T]) -> Self {
         let (mut sum, mut squares) = (BigInt::ZERO, BigInt::ZERO);
         for &value in values {
@@ -107,10 +110,12 @@ impl Oracle {
         Self { n: values.len() as u64, sum, squares }
     }
 
+    /// The correctly rounded sum.
     pub fn sum(&self) -> f64 {
         rounded(&self.sum, 1)
     }
 
+    /// The correctly rounded mean.
     pub fn mean(&self) -> f64 {
         rounded(&self.sum, u128::from(self.n))
     }
@@ -119,12 +124,14 @@ impl Oracle {
         &self.squares * self.n - &self.sum * &self.sum
     }
 
+    /// The correctly rounded variance with `ddof` degrees of freedom less than there are values.
     pub fn variance(&self, ddof: u64) -> f64 {
         // Squared units are 2^1074 times smaller.
         let denominator = BigInt::from(u128::from(self.n) * u128::from(self.n - ddof)) << LOWEST;
         rounded_wide(&self.spread(), &denominator)
     }
 
+    /// The correctly rounded standard deviation, likewise.
     pub fn std(&self, ddof: u64) -> f64 {
         rounded_root(&self.spread(), u128::from(self.n) * u128::from(self.n - ddof))
     }

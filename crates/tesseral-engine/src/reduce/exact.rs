@@ -19,8 +19,6 @@ pub(crate) mod fixed;
 mod moments;
 mod products;
 mod quantile;
-#[cfg(test)]
-pub(crate) mod rational;
 pub(crate) mod slots;
 pub(crate) mod split;
 #[cfg(test)]

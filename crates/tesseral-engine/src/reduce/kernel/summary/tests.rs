@@ -2,10 +2,10 @@ use proptest::prelude::*;
 use tesseral_core::{ErrorKind, Stat};
 
 use super::*;
-use crate::exact::rational::Oracle;
-use crate::kernel::testing::{
+use crate::reduce::kernel::testing::{
     DTYPES, Flavor, Naive, Noise, Numbers, cells, flavors, validity, values, wanted,
 };
+use tesseral_conformance::oracle::rational::Oracle;
 
 fn check<T: Element>(naive: &Naive<T>, got: &Summary) {
     naive.check(&Numbers {

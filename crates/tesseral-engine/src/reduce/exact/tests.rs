@@ -1,14 +1,14 @@
 use num_bigint::BigInt;
 use proptest::prelude::*;
+use tesseral_conformance::oracle::rational::{self, Oracle, rounded, units};
 
 use super::block::{Real, add_block};
 use super::digits::Digits;
 use super::fixed::Fixed;
-use super::rational::{Oracle, rounded, units};
 use super::slots::{SlotRange, SlotSums};
 use super::{Moments, Products};
-use crate::kernel::block::WorkType;
-use crate::kernel::testing::Noise;
+use crate::reduce::kernel::block::WorkType;
+use crate::reduce::kernel::testing::Noise;
 
 /// Floats of one of several distributions, from tame to any bits; finite.
 fn floats(kind: u64, n: usize, seed: u64) -> Vec<f64> {
@@ -236,7 +236,7 @@ proptest! {
             prop_assert_eq!(found, None);
         } else {
             let negative = (dividend < BigInt::from(0)) != (divisor < BigInt::from(0));
-            let size = super::rational::rounded_wide(
+            let size = rational::rounded_wide(
                 &(BigInt::from(dividend.magnitude().clone()) << 1074),
                 &BigInt::from(divisor.magnitude().clone()),
             );
@@ -280,7 +280,7 @@ proptest! {
                 sum += units(*x) * (&reached - &before);
                 before = reached;
             }
-            let wanted = super::rational::rounded_wide(&sum, &(squares << 1074_usize));
+            let wanted = rational::rounded_wide(&sum, &(squares << 1074_usize));
             let found = found.unwrap();
             prop_assert!(found == wanted, "{found:e} {wanted:e} {pairs:?}");
         }
@@ -317,7 +317,7 @@ proptest! {
         } else if both == BigInt::ZERO {
             prop_assert_eq!(found, 0.0);
         } else {
-            let wanted = super::rational::rounded_root_wide(&(&both * &both), &(own * other));
+            let wanted = rational::rounded_root_wide(&(&both * &both), &(own * other));
             let apart = found.abs().to_bits().abs_diff(wanted.to_bits());
             prop_assert!(apart <= 1 && found.is_sign_negative() == (both < BigInt::ZERO), "{found} {wanted}");
         }
@@ -343,7 +343,7 @@ fn sums_of_similar_values_are_small() {
 
 /// `numerator / denominator` squared units, as a number.
 fn rounded_squared(numerator: &BigInt, denominator: u128) -> f64 {
-    super::rational::rounded_wide(numerator, &(BigInt::from(denominator) << 1074))
+    rational::rounded_wide(numerator, &(BigInt::from(denominator) << 1074))
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //!
 //! 1. Integer sums: cells of up to 16 bits are added in 32 bits, of 32 in 64, which a block cannot overflow, and 64-bit cells as their
 //!    high and low halves. Squares of more than 32 bits are added as halves, too.
-//! 2. Float sums do not round; see [`exact`](crate::exact).
+//! 2. Float sums do not round; see [`exact`](crate::reduce::exact).
 //! 3. Minimum and maximum are computed on *keys*, integers in the order of the values: −0.0 sorts before 0.0, and NaNs lie
 //!    outside the infinities, so that a NaN in a block shows in its range at no cost. NaNs are counted only then.
 
@@ -13,8 +13,8 @@ use multiversion::multiversion;
 use tesseral_core::Element;
 use tesseral_core::element::{bf16, f16};
 
-use crate::exact::block::add_block;
-use crate::exact::fixed::Fixed;
+use crate::reduce::exact::block::add_block;
+use crate::reduce::exact::fixed::Fixed;
 
 /// Conversion of cells into the type that the block loops work on.
 pub(crate) trait Cell: Element {

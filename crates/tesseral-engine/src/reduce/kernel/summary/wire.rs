@@ -15,9 +15,9 @@
 use tesseral_core::{DType, Error, Result, dispatch_element};
 
 use super::{StatSet, Summary};
-use crate::exact::Moments;
-use crate::exact::wire::{parse_varint, write_varint};
-use crate::kernel::block::{Cell, WorkType};
+use crate::reduce::exact::Moments;
+use crate::reduce::exact::wire::{parse_varint, write_varint};
+use crate::reduce::kernel::block::{Cell, WorkType};
 
 const MAGIC: [u8; 4] = *b"TSUM";
 const VERSION: u16 = 3;

@@ -2,8 +2,10 @@ use proptest::prelude::*;
 use tesseral_core::ErrorKind;
 
 use super::*;
-use crate::exact::rational::Oracle;
-use crate::kernel::testing::{DTYPES, Flavor, Naive, Numbers, cells, flavors, validity, values, wanted};
+use crate::reduce::kernel::testing::{
+    DTYPES, Flavor, Naive, Numbers, cells, flavors, validity, values, wanted,
+};
+use tesseral_conformance::oracle::rational::Oracle;
 
 /// The oracle: the cells of every kept position, collected one by one.
 struct Collected {
