@@ -95,6 +95,35 @@ def test_interfaces_compare_no_format_ids():
     assert not [f"{path.relative_to(ROOT)}: {match[0]}" for path, text in texts.items() for match in named.finditer(text)]
 
 
+#: The one folder of arithmetic.
+REDUCE = ROOT / "crates/tesseral-engine/src/reduce"
+#: Sums of cells, and the accumulators of exact sums.
+SUMS = re.compile(
+    r"\+= [^;]*(?:to_f64\(\)|f64::from\()|\b(?:sums?|squares|total|mean)(?:\[\w+\])? \+= (?:value|number|cell|x)\b"
+    r"|\b(?:Moments|Products|SlotSums|AxisFold)::|\bexact::fixed\b"
+)
+#: Where else cells are added, and why.
+ADDED_ELSEWHERE = {
+    "crates/tesseral-tiledb/src/write/stats.rs": "sums that the format stores: rounded in the order of the cells",
+    "crates/tesseral-query/src/transform.rs": "exponentials of cells, which are no cells, in an exact sum of the engine",
+}
+COMMENT = re.compile(r"//[^\n]*")
+
+
+def test_cells_are_added_in_one_folder():
+    paths = [path for path in sources(formats=True) if REDUCE not in path.parents and "tesseral-conformance" not in path.parts]
+    paths += sorted((ROOT / "crates/tesseral-cli/src").rglob("*.rs")) + sorted((ROOT / "crates/tesseral-python/src").rglob("*.rs"))
+    texts = {str(path.relative_to(ROOT)): COMMENT.sub("", without_tests(path.read_text())) for path in paths}
+    found = {name: SUMS.findall(text) for name, text in texts.items() if SUMS.search(text)}
+    assert found.keys() == ADDED_ELSEWHERE.keys(), found
+    # The pattern finds what is allowed in the folder.
+    assert sum(bool(SUMS.search(path.read_text())) for path in REDUCE.rglob("*.rs")) >= 10
+    python = re.compile(r"np\.(?:nan)?(?:mean|std|var|median|average|percentile|quantile|dot|einsum|add\.reduce)\b|fsum|\bimport statistics")
+    package = sorted((ROOT / "crates/tesseral-python/python").rglob("*.py"))
+    code = {path.name: re.sub(r"#[^\n]*", "", re.sub(r'""".*?"""', "", path.read_text(), flags=re.S)) for path in package}
+    assert len(code) > 15 and not {name: python.findall(text) for name, text in code.items() if python.search(text)}
+
+
 #: Public types that share a name, and why the two are one concept or cannot be confused.
 SHARED_TYPES = {
     "Part": "of an object, inside the remote store",
