@@ -182,6 +182,8 @@ class Tesseral(Library):
         dims = {"v": ("time", "lat", "lon"), "time": ("time",), "lat": ("lat",)}
         attrs = {"time": {"units": "days since 2001-01-01", "calendar": "standard"}}
         for dtype in ("f4", "f8"):
+            if self.data.file(f"{dtype}.tet").exists():
+                continue
             cube = self.data.cube(dtype)
             chunk = (min(25, cube.shape[0]), *cube.shape[1:])
             arrays = {"v": cube, "time": coords["time"][: cube.shape[0]], "lat": coords["lat"]}
@@ -413,6 +415,8 @@ class TileDB(Library):
         import tiledb
 
         cube, path = self.data.cube(), str(self.data.file("f4.tiledb"))
+        if Path(path).exists():
+            return
         tiledb.from_numpy(path, np.asarray(cube), tile=(min(25, cube.shape[0]), *cube.shape[1:])).close()
 
     def open(self):
