@@ -1,6 +1,7 @@
 //! The bodies of the fuzz targets. Each function accepts any input and must return: no panic, no infinite loop, no
 //! allocation that the input does not justify. `tests/` of the crates include some of these files, so each is self-contained.
 
+pub mod arrow;
 pub mod codec;
 pub mod csv;
 pub mod digests;

@@ -140,7 +140,7 @@ def test_unsupported_members_are_named(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "content", "word"),
-    [("a.bin", b"ARROW1" + bytes(60), b"pyarrow"), ("a.gpkg", b"SQLite format 3\0" + bytes(60), b"ogr2ogr"), ("a.xz", b"\xfd7zXZ\0" + bytes(60), b"unxz"), ("a.xlsx", b"PK\x03\x04" + bytes(60), b"spreadsheet"), ("a.zip", b"PK\x03\x04" + bytes(60), b".npy")],
+    [("a.bin", b"FEA1" + bytes(60), b"pyarrow"), ("a.gpkg", b"SQLite format 3\0" + bytes(60), b"ogr2ogr"), ("a.xz", b"\xfd7zXZ\0" + bytes(60), b"unxz"), ("a.xlsx", b"PK\x03\x04" + bytes(60), b"spreadsheet"), ("a.zip", b"PK\x03\x04" + bytes(60), b".npy")],
 )
 def test_other_files_have_a_way_in(tmp_path, name, content, word):
     import subprocess

@@ -11,6 +11,8 @@ pub enum Checksum {
     Crc32,
     /// Adler-32, of zlib.
     Adler32,
+    /// Fletcher-32, of HDF5: over big-endian words.
+    Fletcher32,
 }
 
 /// Where the checksum is.
@@ -32,6 +34,7 @@ impl Checksum {
             Self::Crc32c => "crc32c",
             Self::Crc32 => "crc32",
             Self::Adler32 => "adler32",
+            Self::Fletcher32 => "fletcher32",
         }
     }
 
@@ -45,6 +48,7 @@ impl Checksum {
                 crc.sum()
             }
             Self::Adler32 => adler32(bytes),
+            Self::Fletcher32 => fletcher32(bytes),
         }
     }
 
@@ -87,6 +91,25 @@ fn adler32(bytes: &[u8]) -> u32 {
     b << 16 | a
 }
 
+/// Words that can be added before the sums of Fletcher-32 must be reduced.
+const WORDS: usize = 360;
+
+/// An odd last byte is the high half of a word.
+fn fletcher32(bytes: &[u8]) -> u32 {
+    let reduce = |sum: u32| (sum & 0xffff) + (sum >> 16);
+    let (mut low, mut high) = (0_u32, 0_u32);
+    for block in bytes.chunks(2 * WORDS) {
+        for word in block.chunks(2) {
+            let second = word.get(1).copied().unwrap_or(0);
+            low += u32::from(word[0]) << 8 | u32::from(second);
+            high += low;
+        }
+        (low, high) = (reduce(low), reduce(high));
+    }
+    (low, high) = (reduce(low), reduce(high));
+    high << 16 | low
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +120,7 @@ mod tests {
         assert_eq!(check(Checksum::Crc32c), 0xe306_9283);
         assert_eq!(check(Checksum::Crc32), 0xcbf4_3926);
         assert_eq!(check(Checksum::Adler32), 0x091e_01de);
+        assert_eq!(Checksum::Fletcher32.compute(&[0, 1, 2, 3, 4]), 0x0809_0604);
         assert_eq!(
             Checksum::Adler32.compute(&[0xff; 1 << 16]),
             Checksum::Adler32.compute(&vec![0xff; 1 << 16])
@@ -105,7 +129,7 @@ mod tests {
 
     #[test]
     fn changed_bytes_are_noticed() {
-        for sum in [Checksum::Crc32c, Checksum::Crc32, Checksum::Adler32] {
+        for sum in [Checksum::Crc32c, Checksum::Crc32, Checksum::Adler32, Checksum::Fletcher32] {
             let stored = sum.compute(b"cells").to_le_bytes();
             let mut after = [&b"cells"[..], &stored].concat();
             assert_eq!(sum.verify(&after, ChecksumPosition::End).unwrap(), b"cells");

@@ -1,6 +1,9 @@
-//! One LZ4 block preceded by its uncompressed length, a little-endian u32.
+//! LZ4: one block preceded by its uncompressed length, a little-endian u32; one block alone; frames.
+
+use std::io::{Read, Write};
 
 use lz4_flex::block;
+use lz4_flex::frame::{FrameDecoder, FrameEncoder};
 use tesseral_core::{Error, Result};
 
 /// Bytes that one byte of a block can expand to.
@@ -53,6 +56,31 @@ pub fn encode(src: &[u8], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
+/// Decodes a frame whose content fills `dst` exactly.
+///
+/// # Errors
+/// `Codec` when the frame is damaged or holds a different number of bytes.
+pub fn decode_frame_into(frame: &[u8], dst: &mut [u8]) -> Result<()> {
+    let fault = |e: std::io::Error| Error::codec("lz4", e);
+    let mut decoder = FrameDecoder::new(frame);
+    decoder.read_exact(dst).map_err(fault)?;
+    match decoder.read(&mut [0]).map_err(fault)? {
+        0 => Ok(()),
+        _ => Err(Error::codec("lz4", format!("the frame holds more than {} bytes", dst.len()))),
+    }
+}
+
+/// Appends a frame to `out`.
+///
+/// # Errors
+/// `Codec`.
+pub fn encode_frame(src: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    let mut encoder = FrameEncoder::new(out);
+    encoder.write_all(src).map_err(|e| Error::codec("lz4", e))?;
+    encoder.finish().map_err(|e| Error::codec("lz4", e))?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,5 +97,24 @@ mod tests {
             assert!(decode_into(&packed[..len], &mut back).is_err(), "{len}");
         }
         assert!(decode_into(&packed, &mut back[1..]).is_err());
+    }
+
+    #[test]
+    fn frames_round_trip_and_reject_truncation() {
+        for len in [0, 1, 5000, 300_000] {
+            let src: Vec<u8> = (0..len).map(|i: u32| (i / 7) as u8).collect();
+            let mut packed = Vec::new();
+            encode_frame(&src, &mut packed).unwrap();
+            let mut back = vec![0; src.len()];
+            decode_frame_into(&packed, &mut back).unwrap();
+            assert_eq!(back, src);
+            for cut in (0..packed.len()).step_by(packed.len() / 60 + 1) {
+                assert!(
+                    decode_frame_into(&packed[..cut], &mut back).is_err() || src.is_empty(),
+                    "{cut} of {len}"
+                );
+            }
+            assert!(src.is_empty() || decode_frame_into(&packed, &mut back[1..]).is_err());
+        }
     }
 }

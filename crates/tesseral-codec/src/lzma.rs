@@ -1,8 +1,8 @@
-//! LZMA streams in the containers xz and lzma ("alone"). Decoding only.
+//! LZMA streams in the containers xz and lzma ("alone"), and LZMA2 without a container. Decoding only.
 
 use std::io::{Read, Result as IoResult};
 
-use lzma_rust2::{LzmaReader, XzReader};
+use lzma_rust2::{Lzma2Reader, LzmaReader, XzReader};
 use tesseral_core::{Error, Result};
 
 use crate::stream::{self, Admit};
@@ -19,11 +19,19 @@ pub enum LzmaContainer {
     Alone,
     /// Either, recognized by its first bytes.
     Auto,
+    /// None: LZMA2 with what a container would declare.
+    Raw {
+        /// Bytes of the dictionary.
+        dictionary: u32,
+        /// Distance of the bytes whose differences are stored.
+        delta: Option<u16>,
+    },
 }
 
 enum LzmaDecoder<'a> {
     Xz(XzReader<&'a [u8]>),
     Alone(LzmaReader<&'a [u8]>),
+    Raw(Lzma2Reader<&'a [u8]>),
 }
 
 impl<'a> LzmaDecoder<'a> {
@@ -32,6 +40,10 @@ impl<'a> LzmaDecoder<'a> {
             LzmaContainer::Xz => true,
             LzmaContainer::Alone => false,
             LzmaContainer::Auto => src.starts_with(b"\xfd7zXZ\0"),
+            LzmaContainer::Raw { dictionary, .. } => {
+                let reader = Lzma2Reader::new_mem_limit(src, dictionary, MOST_MEMORY_KIB, None);
+                return reader.map(Self::Raw).map_err(|e| Error::codec("lzma", e));
+            }
         };
         if xz {
             return Ok(Self::Xz(XzReader::new_mem_limit(src, true, MOST_MEMORY_KIB)));
@@ -46,6 +58,7 @@ impl Read for LzmaDecoder<'_> {
         match self {
             Self::Xz(reader) => reader.read(out),
             Self::Alone(reader) => reader.read(out),
+            Self::Raw(reader) => reader.read(out),
         }
     }
 }
@@ -55,7 +68,9 @@ impl Read for LzmaDecoder<'_> {
 /// # Errors
 /// `Codec` when a stream is damaged, needs more than 72 MiB of memory, or has an output of another length.
 pub fn decode_into(src: &[u8], container: LzmaContainer, dst: &mut [u8]) -> Result<()> {
-    stream::fill("lzma", &mut LzmaDecoder::new(src, container)?, dst)
+    stream::fill("lzma", &mut LzmaDecoder::new(src, container)?, dst)?;
+    undo_delta(container, dst);
+    Ok(())
 }
 
 /// Appends the output of streams of unknown length to `out`.
@@ -68,7 +83,19 @@ pub fn decode_growing(
     out: &mut Vec<u8>,
     admit: Admit<'_>,
 ) -> Result<()> {
-    stream::grow("lzma", &mut LzmaDecoder::new(src, container)?, out, admit)
+    let start = out.len();
+    stream::grow("lzma", &mut LzmaDecoder::new(src, container)?, out, admit)?;
+    undo_delta(container, out.get_mut(start..).unwrap_or_default());
+    Ok(())
+}
+
+/// Sums differences of bytes.
+fn undo_delta(container: LzmaContainer, bytes: &mut [u8]) {
+    let LzmaContainer::Raw { delta: Some(distance), .. } = container else { return };
+    let distance = usize::from(distance).max(1);
+    for at in distance..bytes.len() {
+        bytes[at] = bytes[at].wrapping_add(bytes[at - distance]);
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod cell_keys;
+mod cells_out;
 mod column;
 mod container;
 mod contiguous;
@@ -27,11 +28,13 @@ mod plan;
 mod request;
 mod source;
 mod source_layer;
+pub mod table;
 mod versioned;
 mod writer;
 mod written_chunks;
 
 pub use cell_keys::{CellKey, CellKeys, DuplicatePolicy};
+pub use cells_out::CellsOut;
 pub use column::{Column, ColumnData, ColumnMut, KEPT, Scratch, UNWRITTEN};
 pub use container::{ContainerSource, Groups, MemoryBudget, Version, VersionState};
 pub use contiguous::{CONTIGUOUS_CHUNK, contiguous_chunk_shape, contiguous_runs, first_cell};

@@ -9,16 +9,13 @@ use tesseral_core::{
     ArraySchema, CellLen, ChunkStats, Coords, Dimension, Error, Limits, Region, Result, Stat,
 };
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, Planned,
-    PlannedChunk, Request, Role, Scratch, Uncovered,
+    Access, ArraySource, CellsOut, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part,
+    Planned, PlannedChunk, Request, Role, Scratch, Uncovered, table,
 };
 use tesseral_store::Rounds;
 
-use crate::decode::{CellsOut, ColumnChunk};
-use crate::table::{Table, TableColumn, attributes_of};
-
-/// Name of the dimension, unless the file has another.
-const ROW: &str = "row";
+use crate::decode::ColumnChunk;
+use crate::table::{Table, TableColumn};
 
 /// The array of a column.
 #[derive(Debug)]
@@ -35,10 +32,9 @@ impl ColumnArray {
         let largest = table.groups.iter().map(|group| group.end - group.start).max().unwrap_or(1);
         let TableColumn { name, kind, nullable, .. } = column;
         let mut schema = ArraySchema::dense(name, kind.dtype, &[table.rows], &[largest.max(1)]);
-        let own = &table.of_columns[name.as_str()];
-        schema.dims = vec![Dimension::new(own["dim"].as_str().unwrap_or(ROW), table.rows)];
+        schema.dims = vec![Dimension::new(table.document.dimension(name), table.rows)];
         schema.fields = vec![kind.field(name, *nullable)];
-        schema.attributes = attributes_of(&own["attributes"]);
+        schema.attributes = table.document.column_attributes(name);
         schema.fields[0].codecs = table.codecs(column.number);
         let (table, column) = (Arc::clone(table), column.clone());
         Self { schema, table, column, limits, object: object.to_owned() }
@@ -68,20 +64,11 @@ impl ArraySource for ColumnArray {
             return Err(Error::internal("a request of another rank"));
         };
         let groups = &self.table.groups;
-        let first = groups.partition_point(|group| group.end <= slice.start);
-        let last = groups.partition_point(|group| group.start < slice.end);
-        let groups = groups.get(first..last).unwrap_or_default();
-        self.limits.check_plan(groups.len() as u64)?;
         let mut chunks = Vec::new();
-        for group in groups {
-            // A step can pass over a row group.
-            let behind = group.start.saturating_sub(slice.start);
-            let next =
-                slice.start.saturating_add(behind.div_ceil(slice.step.max(1)).saturating_mul(slice.step));
-            if next >= group.end.min(slice.end) {
-                continue;
-            }
-            let Range { start, end } = self.span(group.number)?;
+        for group in table::touched_rows(groups, slice) {
+            let (number, group) = (self.table.numbers[group], &groups[group]);
+            self.limits.check_plan(chunks.len() as u64 + 1)?;
+            let Range { start, end } = self.span(number)?;
             self.limits.check_chunk(end - start)?;
             let cells = group.end - group.start;
             let size = self.schema.fields[0].cell_size().unwrap_or(1) as u64;
@@ -94,7 +81,7 @@ impl ArraySource for ColumnArray {
                 len: end - start,
             };
             chunks.push(PlannedChunk {
-                id: group.number as u64,
+                id: number as u64,
                 tile: None,
                 layer: 0,
                 cells,
@@ -165,6 +152,10 @@ impl ArraySource for ColumnArray {
             object: &self.object,
             offset: self.span(group)?.start,
         };
-        stored.decode(part, &mut CellsOut::new(out, self.column.kind, self.limits), &mut scratch.contexts)
+        stored.decode(
+            part,
+            &mut CellsOut::new(out, &self.schema.fields[0], self.limits),
+            &mut scratch.contexts,
+        )
     }
 }

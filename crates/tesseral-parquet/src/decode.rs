@@ -6,8 +6,8 @@ use bytes::Bytes;
 use parquet::basic::{CompressionCodec as Codec, Type as Physical};
 use parquet::file::metadata::ColumnChunkMetaData;
 use tesseral_codec::Contexts;
-use tesseral_core::{CellLen, DType, Error, Limits, Result, alloc};
-use tesseral_format::ColumnMut;
+use tesseral_core::{DType, Error, Result, alloc};
+use tesseral_format::CellsOut;
 
 use crate::encoding::{self, Hybrid, PLAIN, PLAIN_DICTIONARY, PageValues, RLE_DICTIONARY, Width};
 use crate::kind::Kind;
@@ -63,56 +63,6 @@ impl PageHeader {
     }
 }
 
-/// Where cells go.
-pub(crate) struct CellsOut<'a> {
-    pub(crate) out: ColumnMut<'a>,
-    pub(crate) limits: Limits,
-    size: usize,
-    at: usize,
-}
-
-impl<'a> CellsOut<'a> {
-    pub(crate) fn new(out: ColumnMut<'a>, kind: Kind, limits: Limits) -> Self {
-        let size = match kind.cell {
-            CellLen::Var => 0,
-            _ => kind.field("", false).cell_size().unwrap_or(0),
-        };
-        Self { out, limits, size, at: 0 }
-    }
-
-    /// Adds a cell; `None` bytes for null.
-    fn push(&mut self, bytes: Option<&[u8]>) -> Result<Option<()>> {
-        let (at, valid) = (self.at, u8::from(bytes.is_some()));
-        self.at += 1;
-        let validity = match &mut self.out {
-            ColumnMut::Fixed { values, validity } => {
-                let range =
-                    at.checked_mul(self.size).and_then(|start| Some(start..start.checked_add(self.size)?));
-                let Some(cell) = range.and_then(|range| values.get_mut(range)) else { return Ok(None) };
-                match bytes {
-                    Some(bytes) if bytes.len() == cell.len() => cell.copy_from_slice(bytes),
-                    Some(_) => return Ok(None),
-                    None => cell.fill(0),
-                }
-                validity
-            }
-            ColumnMut::Var { offsets, data, validity } => {
-                let bytes = bytes.unwrap_or_default();
-                // A value of a dictionary can be repeated by few bytes.
-                self.limits.check_chunk((data.len() as u64).saturating_add(bytes.len() as u64))?;
-                alloc::reserve("text cells", data, bytes.len())?;
-                data.extend_from_slice(bytes);
-                offsets.push(data.len() as u64);
-                validity
-            }
-        };
-        Ok(match validity {
-            Some(validity) => validity.get_mut(at).map(|byte| *byte = valid),
-            None => (valid == 1).then_some(()),
-        })
-    }
-}
-
 /// A column chunk to decode.
 pub(crate) struct ColumnChunk<'a> {
     pub(crate) metadata: &'a ColumnChunkMetaData,
@@ -161,7 +111,7 @@ impl ColumnChunk<'_> {
             let size = |number: i64| usize::try_from(number).map_err(|_| damaged());
             let (raw, count) = (size(page.raw)?, size(page.values)?);
             raw_len = raw_len.saturating_add(raw as u64);
-            out.limits.check_decoded(raw_len, bytes.len() as u64)?;
+            out.limits().check_decoded(raw_len, bytes.len() as u64)?;
             match page.kind {
                 DICTIONARY if done == 0 && dictionary.is_none() => {
                     let body = self.unpacked(body, raw, contexts)?;
@@ -284,7 +234,7 @@ impl ColumnChunk<'_> {
             }
             dictionary
         } else {
-            let limit = usize::try_from(out.limits.chunk_bytes).unwrap_or(usize::MAX);
+            let limit = usize::try_from(out.limits().chunk_bytes).unwrap_or(usize::MAX);
             own = encoding::decode(page.encoding, values, some, width, limit)?.ok_or_else(damaged)?;
             &own
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataReader};
 use tesseral_core::{Attributes, Error, HistoryRow, Result};
 use tesseral_format::OpenOptions;
-use tesseral_format::convention::{history, value};
+use tesseral_format::table::{TABLE_KEY, TableDocument};
 use tesseral_store::{Store, StoreExt};
 
 use crate::kind::Kind;
@@ -18,8 +18,6 @@ pub(crate) const MAGIC: &[u8; 4] = b"PAR1";
 const TAIL: u64 = 8;
 /// The deepest nesting of groups in a schema.
 const NESTING: usize = 64;
-/// Key of what only this crate writes.
-pub(crate) const KEY: &str = "tesseral";
 
 /// A column that is an array.
 #[derive(Clone, Debug)]
@@ -31,28 +29,20 @@ pub(crate) struct TableColumn {
     pub(crate) nullable: bool,
 }
 
-/// Rows of a row group.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct GroupRows {
-    pub(crate) number: usize,
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-}
-
 /// A parsed file.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) metadata: ParquetMetaData,
     pub(crate) columns: Vec<TableColumn>,
-    /// Row groups that have rows.
-    pub(crate) groups: Vec<GroupRows>,
+    /// Rows of the row groups that have any, and their numbers in the file.
+    pub(crate) groups: Vec<Range<u64>>,
+    pub(crate) numbers: Vec<usize>,
     pub(crate) rows: u64,
     pub(crate) unread: Vec<String>,
     /// Bytes of metadata.
     pub(crate) metadata_bytes: u64,
-    /// Attributes of the container and of each array, and history.
+    pub(crate) document: TableDocument,
     pub(crate) attributes: Attributes,
-    pub(crate) of_columns: serde_json::Value,
     pub(crate) history: Vec<HistoryRow>,
     len: u64,
 }
@@ -134,7 +124,7 @@ impl Table {
 
     fn new(metadata: ParquetMetaData, len: u64, metadata_bytes: u64, object: &str) -> Result<Self> {
         let corrupt = |detail: String| Error::corrupt("metadata", object, None, detail);
-        let (mut groups, mut rows) = (Vec::new(), 0_u64);
+        let (mut groups, mut numbers, mut rows) = (Vec::new(), Vec::new(), 0_u64);
         for (number, group) in metadata.row_groups().iter().enumerate() {
             let own = u64::try_from(group.num_rows()).ok();
             let end = own.and_then(|own| rows.checked_add(own)).filter(|end| i64::try_from(*end).is_ok());
@@ -144,7 +134,8 @@ impl Table {
                 return Err(corrupt(format!("row group {number} lacks columns of the schema")));
             }
             if end > rows {
-                groups.push(GroupRows { number, start: rows, end });
+                groups.push(rows..end);
+                numbers.push(number);
             }
             rows = end;
         }
@@ -160,11 +151,11 @@ impl Table {
                 }
                 Some(kind) => {
                     // Many writers declare all columns to be optional.
-                    let without = |group: &GroupRows| {
-                        let chunk = metadata.row_group(group.number).column(number);
+                    let without = |group: &usize| {
+                        let chunk = metadata.row_group(*group).column(number);
                         chunk.statistics().and_then(|own| own.null_count_opt()) == Some(0)
                     };
-                    let nullable = descr.max_def_level() > 0 && !groups.iter().all(without);
+                    let nullable = descr.max_def_level() > 0 && !numbers.iter().all(without);
                     columns.push(TableColumn { number, name, kind, nullable });
                 }
                 None => {
@@ -174,21 +165,19 @@ impl Table {
             }
         }
         let pairs = metadata.file_metadata().key_value_metadata();
-        let own = pairs.into_iter().flatten().find(|pair| pair.key == KEY);
-        let own = own.and_then(|pair| pair.value.as_deref()).unwrap_or("{}");
-        let own: serde_json::Value = serde_json::from_str(own).unwrap_or_default();
-        let attributes = attributes_of(&own["attributes"]);
-        let history = history::from_value(own.get("history").map(value::from_json));
-        let of_columns = own["columns"].clone();
+        let own = pairs.into_iter().flatten().find(|pair| pair.key == TABLE_KEY);
+        let document = TableDocument::parse(own.and_then(|pair| pair.value.as_deref()).unwrap_or("{}"));
+        let (attributes, history) = (document.attributes(), document.history());
         Ok(Self {
             metadata,
             columns,
             groups,
+            numbers,
             rows,
             unread,
             metadata_bytes,
+            document,
             attributes,
-            of_columns,
             history,
             len,
         })
@@ -230,12 +219,6 @@ fn named(descr: &parquet::schema::types::ColumnDescriptor) -> String {
     }
 }
 
-/// Attributes from the JSON of this crate.
-pub(crate) fn attributes_of(json: &serde_json::Value) -> Attributes {
-    let pairs = json.as_object().into_iter().flatten();
-    pairs.map(|(name, own)| (name.clone(), value::from_json(own))).collect()
-}
-
 /// The codec of a column chunk, by its name in this crate's family.
 pub(crate) fn codec(chunk: &ColumnChunkMetaData) -> String {
     use parquet::basic::CompressionCodec as Codec;
@@ -249,7 +232,7 @@ pub(crate) fn codec(chunk: &ColumnChunkMetaData) -> String {
 impl Table {
     /// Codecs of a column, as in its first row group.
     pub(crate) fn codecs(&self, column: usize) -> Vec<String> {
-        let first = self.groups.first().and_then(|group| self.chunk(group.number, column).ok());
+        let first = self.numbers.first().and_then(|group| self.chunk(*group, column).ok());
         first.map(codec).filter(|name| name != "raw").into_iter().collect()
     }
 }

@@ -17,18 +17,17 @@ use parquet::file::metadata::{
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{SchemaDescriptor, Type};
-use serde_json::{Map, Value as Json, json};
 use smallvec::smallvec;
 use tesseral_core::{Advice, Attributes, ChunkStats, Coords, DType, Error, HistoryRow, Result, alloc};
-use tesseral_format::convention::{history, value};
+use tesseral_format::table::{TABLE_KEY, TableDocument, TableShape};
 use tesseral_format::{
     ArraySpec, CodecSpec, Column, ColumnData, CreateOptions, EncodedChunk, EncodedPart, Pending, Role,
-    Scratch, Writer, WrittenChunks,
+    Scratch, Writer, WrittenChunks, table,
 };
 use tesseral_store::{Staged, Store};
 
 use crate::kind::Kind;
-use crate::table::{KEY, MAGIC};
+use crate::table::MAGIC;
 
 /// Name of the schema.
 const SCHEMA: &str = "schema";
@@ -43,6 +42,7 @@ struct ColumnWrite {
     /// The schema of a file with this column alone.
     schema: Arc<Type>,
     dim: String,
+    shape: TableShape,
     attributes: Attributes,
     chunks: WrittenChunks<Box<ColumnChunkMetaData>>,
 }
@@ -93,9 +93,9 @@ fn compression(codecs: &[CodecSpec]) -> Result<Compression> {
 impl ColumnWrite {
     fn new(spec: &ArraySpec) -> Result<Self> {
         let schema = &spec.schema;
-        let ([dim], [field], false) = (&schema.dims[..], &schema.fields[..], schema.sparse) else {
-            let detail = format!("an array of {} dimensions in a table", schema.dims.len());
-            return Err(Error::unsupported(detail));
+        let shape = table::table_shape(schema)?;
+        let ([dim], [field]) = (&schema.dims[..], &schema.fields[..]) else {
+            return Err(Error::internal("a column of several dimensions or fields"));
         };
         let kind = Kind { dtype: field.dtype, cell: field.cell };
         let column = kind.column(&schema.name, field.nullable)?;
@@ -107,14 +107,10 @@ impl ColumnWrite {
             compression: compression(spec.codecs.first().map_or(&[], Vec::as_slice))?,
             schema: Arc::new(whole.map_err(of_crate)?),
             dim: dim.name.clone(),
+            shape,
             attributes: schema.attributes.clone(),
             chunks: WrittenChunks::new(schema)?,
         })
-    }
-
-    fn shape(&self) -> (u64, u64) {
-        let grid = self.chunks.grid();
-        (grid.shape().first().copied().unwrap_or(0), grid.chunk_shape().first().copied().unwrap_or(1))
     }
 
     /// A file with the cells of one chunk.
@@ -242,16 +238,9 @@ impl TableWriter {
 
     /// What Parquet has no place for.
     fn document(&self) -> String {
-        let json = |own: &Attributes| -> Map<String, Json> {
-            own.iter().map(|(name, own)| (name.clone(), value::to_json(own))).collect()
-        };
-        let columns: Map<String, Json> = self
-            .columns
-            .iter()
-            .map(|own| (own.name.clone(), json!({"dim": own.dim, "attributes": json(&own.attributes)})))
-            .collect();
-        let history = history::to_json(&self.history);
-        json!({"attributes": json(&self.attributes), "history": history, "columns": columns}).to_string()
+        let own = |column: &ColumnWrite| table::column_document(&column.dim, &column.attributes).into();
+        let columns = self.columns.iter().map(|column| (column.name.clone(), own(column)));
+        TableDocument::text(&self.attributes, &self.history, columns.collect())
     }
 
     /// The metadata of the file.
@@ -265,7 +254,7 @@ impl TableWriter {
             .iter()
             .map(|column| ColumnOrder::TYPE_DEFINED_ORDER(column.sort_order()))
             .collect();
-        let (rows, chunk) = self.columns.first().map_or((0, 1), ColumnWrite::shape);
+        let (rows, chunk) = self.columns.first().map_or((0, 1), |column| column.shape);
         let mut stored: Vec<_> = self.columns.iter().map(|own| own.chunks.sorted().into_iter()).collect();
         let mut groups = Vec::new();
         for number in 0..self.columns.first().map_or(0, |own| own.chunks.grid().total()) {
@@ -280,7 +269,7 @@ impl TableWriter {
             }
             groups.push(group.set_total_byte_size(bytes).build().map_err(of_crate)?);
         }
-        let pairs = vec![KeyValue::new(KEY.to_owned(), self.document())];
+        let pairs = vec![KeyValue::new(TABLE_KEY.to_owned(), self.document())];
         let by = format!("tesseral version {}", env!("CARGO_PKG_VERSION"));
         let file = FileMetaData::new(2, rows.cast_signed(), Some(by), Some(pairs), schema, Some(orders));
         Ok(ParquetMetaData::new(file, groups))
@@ -295,21 +284,7 @@ impl Writer for TableWriter {
             return Err(Error::invalid(format!("duplicate array name {name:?}")));
         }
         if let Some(first) = self.columns.first() {
-            let ((rows, chunk), (own, own_chunk)) = (first.shape(), column.shape());
-            let detail = match (rows == own, chunk == own_chunk) {
-                (true, true) => None,
-                (false, _) => Some(format!(
-                    "columns of different lengths: {:?} has {rows} rows, {name:?} {own}",
-                    first.name
-                )),
-                (_, false) => Some(format!(
-                    "columns of different chunks: {:?} has {chunk} rows, {name:?} {own_chunk}",
-                    first.name
-                )),
-            };
-            if let Some(detail) = detail {
-                return Err(Error::unsupported(format!("{detail}, in one table")).in_array(name));
-            }
+            table::check_same_rows((&first.name, first.shape), (name, column.shape))?;
         }
         self.columns.push(column);
         Ok(self.columns.len() - 1)

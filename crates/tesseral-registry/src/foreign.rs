@@ -14,10 +14,10 @@ struct Foreign {
 
 const FOREIGN: [Foreign; 15] = [
     Foreign {
-        magic: b"ARROW1",
-        extensions: &[".arrow", ".feather"],
-        advice: "this is an Arrow file: write it as Parquet with the Python package pyarrow \
-                 (pyarrow.parquet.write_table(pyarrow.feather.read_table(source), \"out.parquet\"))",
+        magic: b"FEA1",
+        extensions: &[],
+        advice: "this is a Feather file of version 1: write it again with the Python package pyarrow \
+                 (pyarrow.feather.write_feather(pyarrow.feather.read_table(source), \"out.feather\"))",
     },
     Foreign {
         magic: b"PK\x03\x04",
@@ -117,7 +117,7 @@ mod tests {
             advice(&Probe { name, head, entries: None }).map(|advice| advice.to_string()).unwrap_or_default()
         };
         // The content counts more than the name.
-        assert!(words("x.csv", b"ARROW1").contains("pyarrow"));
+        assert!(words("x.csv", b"FEA1").contains("pyarrow"));
         assert!(words("x.xlsx", b"PK\x03\x04").contains("spreadsheet"));
         assert!(words("x.zip", b"PK\x03\x04").contains(".npy"));
         assert!(words("x", b"MM\0*").contains("gdal_translate"));

@@ -30,6 +30,8 @@ static BUILT_IN: &[&dyn Format] = &[
     &tesseral_npy::NpzFormat,
     #[cfg(feature = "parquet")]
     &tesseral_parquet::ParquetFormat,
+    #[cfg(feature = "arrow")]
+    &tesseral_arrow::ArrowFormat,
     #[cfg(feature = "csv")]
     &tesseral_csv::CsvFormat,
     // Both claim `.nc`; new files are NetCDF-4.
@@ -201,6 +203,7 @@ mod tests {
         assert_eq!(id("a.nc3").unwrap(), "netcdf3");
         assert_eq!(id("a.npz").unwrap(), "npz");
         assert_eq!(id("t.parquet").unwrap(), "parquet");
+        assert_eq!(id("t.feather").unwrap(), "arrow");
     }
 
     #[test]

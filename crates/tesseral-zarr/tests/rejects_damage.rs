@@ -135,7 +135,8 @@ fn unknown_features_are_named() {
     let group = br#"{"zarr_format": 2}"#.to_vec();
     for (more, word) in [
         (json!({"compressor": {"id": "sz9"}}), "sz9"),
-        (json!({"filters": [{"id": "fletcher32"}]}), "fletcher32"),
+        (json!({"compressor": {"id": "lzma", "format": 3, "filters": [{"id": 4}]}}), "lzma"),
+        (json!({"filters": [{"id": "pcodec"}]}), "pcodec"),
         (json!({"dtype": [["a", "<i4"]]}), "structured"),
         (json!({"dtype": "|O", "filters": [{"id": "pickle"}]}), "pickle"),
     ] {

@@ -1,38 +1,17 @@
-//! The checksum Fletcher-32 after the data: sums of big-endian 16-bit words, stored little-endian.
+//! The checksum Fletcher-32 after the data, stored little-endian.
 
+use tesseral_codec::checksum::Checksum;
 use tesseral_core::{Error, Result};
 
 /// Bytes of the checksum.
 pub(super) const LEN: usize = 4;
-
-/// Words that can be added before the sums must be reduced.
-const BLOCK: usize = 360;
-
-fn reduce(sum: u32) -> u32 {
-    (sum & 0xffff) + (sum >> 16)
-}
-
-/// Computes the checksum. An odd last byte is the high half of a word.
-pub(crate) fn checksum(data: &[u8]) -> u32 {
-    let (mut low, mut high) = (0_u32, 0_u32);
-    for block in data.chunks(2 * BLOCK) {
-        for word in block.chunks(2) {
-            let second = word.get(1).copied().unwrap_or(0);
-            low += u32::from(word[0]) << 8 | u32::from(second);
-            high += low;
-        }
-        (low, high) = (reduce(low), reduce(high));
-    }
-    (low, high) = (reduce(low), reduce(high));
-    high << 16 | low
-}
 
 /// Verifies the checksum and returns the data before it.
 pub(super) fn check(src: &[u8]) -> Result<&[u8]> {
     let Some((data, stored)) = src.split_last_chunk::<LEN>() else {
         return Err(Error::codec("fletcher32", format!("{} bytes have no room for a checksum", src.len())));
     };
-    let (stored, computed) = (u32::from_le_bytes(*stored), checksum(data));
+    let (stored, computed) = (u32::from_le_bytes(*stored), Checksum::Fletcher32.compute(data));
     // HDF5 before 1.6.3 swapped the bytes of each half on little-endian machines.
     let swapped = (stored & 0x00ff_00ff) << 8 | stored >> 8 & 0x00ff_00ff;
     if computed != stored && computed != swapped {

@@ -3,7 +3,7 @@
 //! Filters are applied in the order of the pipeline and undone in reverse. A chunk has a mask of filters that were skipped.
 
 mod bitshuffle;
-pub(crate) mod fletcher32;
+mod fletcher32;
 mod lz4;
 mod lzf;
 mod szip;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use smallvec::smallvec;
+use tesseral_codec::checksum::Checksum;
 use tesseral_codec::{shuffle, zlib};
 use tesseral_core::{Attributes, CellLen, Coords, DType, Error, Order, Result, Value, alloc};
 use tesseral_format::{
@@ -14,7 +15,6 @@ use super::datatype::{self, HEAP_REFERENCE};
 use super::header::{self, Little, ObjectHeader};
 use super::heap::HeapBuilder;
 use super::tree::{self, StoredAt};
-use crate::filter::fletcher32;
 
 /// The most dimensions.
 const RANK: usize = 32;
@@ -196,7 +196,7 @@ impl DatasetWrite {
                     bytes = Cow::Owned(out);
                 }
                 Step::Fletcher32 => {
-                    let sum = fletcher32::checksum(&bytes).to_le_bytes();
+                    let sum = Checksum::Fletcher32.compute(&bytes).to_le_bytes();
                     bytes.to_mut().extend(sum);
                 }
             }

@@ -147,6 +147,39 @@ fn number(value: Option<&Json>, native: bool) -> Result<NumberType> {
     }
 }
 
+/// LZMA2 without a container, by the filters of Python's module `lzma`: it alone, or differences of bytes before it.
+fn raw_lzma(filters: Option<&Json>) -> Result<LzmaContainer> {
+    const DELTA: u64 = 3;
+    const LZMA2: u64 = 0x21;
+    /// Sizes of dictionaries of the presets 0 to 9, as powers of two.
+    const PRESETS: [u32; 10] = [18, 20, 21, 22, 22, 23, 23, 24, 25, 26];
+    /// The default preset.
+    const PRESET: u64 = 6;
+    /// Presets with this bit are the same, but take longer to encode.
+    const EXTREME: u64 = 1 << 31;
+    let other = || unsupported("filters of lzma", &filters.map(shown).unwrap_or_default());
+    let id = |filter: &Json| filter.get("id").and_then(Json::as_u64);
+    let (delta, last) = match filters.and_then(Json::as_array).map(Vec::as_slice) {
+        Some([last]) => (None, last),
+        Some([first, last]) if id(first) == Some(DELTA) => {
+            let distance = first.get("dist").map_or(Some(1), Json::as_u64);
+            let distance = distance.and_then(|n| u16::try_from(n).ok()).filter(|n| (1..=256).contains(n));
+            (Some(distance.ok_or_else(other)?), last)
+        }
+        _ => return Err(other()),
+    };
+    if id(last) != Some(LZMA2) {
+        return Err(other());
+    }
+    let preset = last.get("preset").map_or(Some(PRESET), Json::as_u64).map(|preset| preset & !EXTREME);
+    let preset = preset.and_then(|preset| PRESETS.get(usize::try_from(preset).ok()?));
+    let dictionary = match last.get("dict_size").filter(|size| !size.is_null()) {
+        Some(size) => size.as_u64().and_then(|size| u32::try_from(size).ok()),
+        None => preset.map(|power| 1 << power),
+    };
+    Ok(LzmaContainer::Raw { dictionary: dictionary.ok_or_else(other)?, delta })
+}
+
 /// Steps that decode as numcodecs does; `name` is its ID. `native`: numbers have the byte order of the machine at this step.
 fn numcodecs(name: &str, c: Configuration<'_>, native: bool) -> Result<Option<Stage>> {
     let get = |key: &str| c.and_then(|c| c.get(key));
@@ -174,7 +207,13 @@ fn numcodecs(name: &str, c: Configuration<'_>, native: bool) -> Result<Option<St
                 Some(0) => LzmaContainer::Auto,
                 Some(1) => LzmaContainer::Xz,
                 Some(2) => LzmaContainer::Alone,
-                _ => return Err(unsupported("Zarr codec", "lzma without a container")),
+                Some(3) => raw_lzma(get("filters"))?,
+                _ => {
+                    return Err(unsupported(
+                        "container of lzma",
+                        &shown(get("format").unwrap_or(&Json::Null)),
+                    ));
+                }
             };
             Stage::Compress(Compressor::Lzma(container))
         }
@@ -183,6 +222,7 @@ fn numcodecs(name: &str, c: Configuration<'_>, native: bool) -> Result<Option<St
             let (from, to) = (number(get("decode_dtype"), native)?, number(get("encode_dtype"), native)?);
             Stage::AsType { from, to }
         }
+        "fletcher32" => Stage::Check(Checksum::Fletcher32, ChecksumPosition::End),
         "crc32c" => Stage::Check(Checksum::Crc32c, place(ChecksumPosition::End)?),
         "crc32" => Stage::Check(Checksum::Crc32, place(ChecksumPosition::Start)?),
         "adler32" => Stage::Check(Checksum::Adler32, place(ChecksumPosition::Start)?),

@@ -1,0 +1,217 @@
+//! A column as an array: record batches are chunks.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use tesseral_core::{
+    ArraySchema, CellLen, ChunkStats, Coords, Dimension, Error, Limits, Region, Result, Stat,
+};
+use tesseral_format::{
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, Planned,
+    PlannedChunk, Request, Role, Scratch, Uncovered, table,
+};
+use tesseral_store::Rounds;
+
+use crate::batch::Batch;
+use crate::decode::ColumnChunk;
+use crate::kind::{Form, Layout};
+use crate::schema::TableColumn;
+use crate::table::Table;
+
+/// The array of a column.
+#[derive(Debug)]
+pub(crate) struct ColumnArray {
+    schema: ArraySchema,
+    table: Arc<Table>,
+    number: usize,
+    limits: Limits,
+    object: String,
+}
+
+impl ColumnArray {
+    pub(crate) fn new(table: &Arc<Table>, number: usize, object: &str, limits: Limits) -> Result<Self> {
+        let column =
+            table.columns.columns.get(number).ok_or_else(|| Error::internal("a column of no table"))?;
+        let nullable = table.nullable.get(number).copied().unwrap_or(true);
+        let largest = table.groups.iter().map(|group| group.end - group.start).max().unwrap_or(1);
+        let TableColumn { name, kind, .. } = column;
+        let mut schema = ArraySchema::dense(name, kind.dtype, &[table.rows], &[largest.max(1)]);
+        schema.dims = vec![Dimension::new(table.columns.document.dimension(name), table.rows)];
+        schema.fields = vec![kind.field(name, nullable)];
+        schema.attributes = column.attributes.clone();
+        let codec = table.batches.first().and_then(|batch| batch.codec);
+        schema.fields[0].codecs = codec.map(|codec| codec.name().to_owned()).into_iter().collect();
+        Ok(Self { schema, table: Arc::clone(table), number, limits, object: object.to_owned() })
+    }
+
+    fn column(&self) -> &TableColumn {
+        &self.table.columns.columns[self.number]
+    }
+
+    fn nullable(&self) -> bool {
+        self.schema.fields[0].nullable
+    }
+
+    /// The batch of a chunk.
+    fn batch(&self, chunk: &PlannedChunk) -> Result<&Batch> {
+        let batch = usize::try_from(chunk.id).ok().and_then(|id| self.table.batches.get(id));
+        batch.ok_or_else(|| Error::internal("a chunk of no record batch"))
+    }
+
+    /// The dictionary of the column, in parts.
+    fn dictionary(&self) -> &[Batch] {
+        let id = self.column().indexed.map(|own| own.id);
+        id.and_then(|id| self.table.dictionaries.get(&id)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The range of cells that are read in place; `None` if they are decoded.
+    fn direct(&self, batch: &Batch) -> Option<Result<Range<u64>>> {
+        let column = self.column();
+        let Layout::Plain(size) = column.kind.layout else { return None };
+        if self.nullable()
+            || column.indexed.is_some()
+            || batch.codec.is_some()
+            || column.kind.form != Form::Same
+        {
+            return None;
+        }
+        let range = batch.ranges(column).pop().unwrap_or(0..0);
+        let end = batch.rows.checked_mul(size as u64).and_then(|len| range.start.checked_add(len));
+        Some(end.filter(|end| *end <= range.end).map(|end| range.start..end).ok_or_else(|| {
+            let detail =
+                format!("{} rows do not fit into a buffer of {} bytes", batch.rows, range.end - range.start);
+            Error::corrupt("record batch", &self.object, range.start, detail)
+        }))
+    }
+}
+
+impl ArraySource for ColumnArray {
+    fn schema(&self) -> &ArraySchema {
+        &self.schema
+    }
+
+    fn object(&self, _number: u32) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
+        let Some([slice]) = request.selection().map(|selection| selection.slices()) else {
+            return Err(Error::internal("a request of another rank"));
+        };
+        let mut chunks = Vec::new();
+        for number in table::touched_rows(&self.table.groups, slice) {
+            let (batch, group) = (&self.table.batches[number], &self.table.groups[number]);
+            self.limits.check_plan(chunks.len() as u64 + 1)?;
+            let (ranges, access) = match self.direct(batch) {
+                Some(range) => (vec![range?], Access::Direct { swapped: cfg!(target_endian = "big") }),
+                None => {
+                    let mut ranges = batch.ranges(self.column());
+                    for part in self.dictionary() {
+                        ranges.extend(part.dictionary_ranges(self.column()));
+                    }
+                    (ranges, Access::Coded { granule: None })
+                }
+            };
+            // A bitmap that is not stored has the place of what is.
+            let first = ranges.iter().find(|range| !range.is_empty()).map_or(0, |range| range.start);
+            let stored = ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(range.end - range.start));
+            self.limits.check_chunk(stored)?;
+            let size = self.schema.fields[0].cell_size().unwrap_or(1) as u64;
+            // A bit becomes a byte.
+            self.limits.check_decoded(batch.rows.saturating_mul(size), stored.saturating_mul(8))?;
+            let part = |(column, range): (&Column, &Range<u64>)| Part {
+                column: *column,
+                role: Role::Values,
+                object: 0,
+                offset: if range.is_empty() { first } else { range.start },
+                len: range.end - range.start,
+            };
+            let parts: SmallVec<[Part; 1]> = request
+                .columns
+                .iter()
+                .flat_map(|column| ranges.iter().map(move |range| (column, range)))
+                .map(part)
+                .collect();
+            chunks.push(PlannedChunk {
+                id: number as u64,
+                tile: None,
+                layer: 0,
+                cells: batch.rows,
+                parts,
+                access,
+                cover: Cover::Exact(Region::new([(group.start, group.end)])),
+                whole: true,
+            });
+        }
+        Ok(Planned::Ready(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() }))
+    }
+
+    fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {
+        let mut stats = ChunkStats::unknown(chunk.cells);
+        let own = self.batch(chunk).ok().and_then(|batch| batch.nodes.get(self.column().place.node));
+        let nulls = own.and_then(|node| node.nulls);
+        // Of dictionaries and groups, other values are null too.
+        if self.column().indexed.is_none() && self.column().groups.is_empty() {
+            stats.nulls = nulls.map_or(Stat::Absent, |nulls| Stat::Bound(nulls.min(chunk.cells)));
+        }
+        stats
+    }
+
+    fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
+        let size = self.schema.fields[0].cell_size().filter(|_| self.column().kind.cell != CellLen::Var);
+        let codec = self.batch(chunk).ok().and_then(|batch| batch.codec);
+        ChunkInfo {
+            coords: Coords::from_slice(&[chunk.id]),
+            raw_len: size.map_or(chunk.stored_bytes(), |size| chunk.cells.saturating_mul(size as u64)),
+            stored_len: chunk.stored_bytes(),
+            codec: codec.map_or("raw", crate::batch::BatchCodec::name).to_owned(),
+            offset: chunk.parts.first().map_or(0, |part| part.offset),
+        }
+    }
+
+    fn digests(&self, _chunk: &PlannedChunk) -> DigestSpans<'_> {
+        DigestSpans::new()
+    }
+
+    fn decode(
+        &self,
+        chunk: &PlannedChunk,
+        _column: Column,
+        parts: &[Bytes],
+        cells: Range<u64>,
+        out: ColumnMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        if let Access::Direct { .. } = chunk.access {
+            let run = parts.first().and_then(|part| {
+                let size = part.len() as u64 / chunk.cells.max(1);
+                part.get((cells.start * size) as usize..(cells.end * size) as usize)
+            });
+            return match (out, run) {
+                (ColumnMut::Fixed { values, .. }, Some(run)) if run.len() == values.len() => {
+                    values.copy_from_slice(run);
+                    if cfg!(target_endian = "big") {
+                        let word = self.schema.fields[0].dtype.word().max(1);
+                        values.chunks_exact_mut(word).for_each(<[u8]>::reverse);
+                    }
+                    Ok(())
+                }
+                _ => Err(Error::internal("a chunk of another column")),
+            };
+        }
+        let batch = self.batch(chunk)?;
+        let chunk = ColumnChunk {
+            column: self.column(),
+            batch,
+            dictionary: self.dictionary(),
+            nullable: self.nullable(),
+            limits: self.limits,
+            object: &self.object,
+            offset: chunk.parts.first().map_or(0, |part| part.offset),
+        };
+        chunk.decode(parts, cells, out, &mut scratch.contexts)
+    }
+}
