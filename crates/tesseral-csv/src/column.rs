@@ -38,20 +38,36 @@ impl Inference {
         Self { int: true, point: true, comma, time: Some(TimeUnit::Day), wide: false, values: 0, missing: 0 }
     }
 
-    /// Adds a value.
-    pub(crate) fn add(&mut self, text: &str) {
-        if text.is_empty() {
+    /// Adds a value; `None` if it is not UTF-8.
+    pub(crate) fn add(&mut self, value: &[u8]) -> Option<()> {
+        if value.is_empty() {
             self.missing += 1;
-            return;
+            return Some(());
         }
         self.values += 1;
+        if !self.int && !self.point && !self.comma && self.time.is_none() {
+            return (value.is_ascii() || std::str::from_utf8(value).is_ok()).then_some(());
+        }
+        // What most numbers look like is decided without parsing them.
+        match plain(value) {
+            Some(Plain::Int(magnitude)) => {
+                self.wide |= magnitude > EXACT;
+                self.time = None;
+            }
+            Some(Plain::Decimal) => (self.int, self.comma, self.time) = (false, false, None),
+            None => self.add_other(std::str::from_utf8(value).ok()?),
+        }
+        Some(())
+    }
+
+    fn add_other(&mut self, text: &str) {
         if self.int || self.point || self.comma {
             let literal = is_integer(text);
-            let integer = literal && text.parse::<i64>().is_ok();
-            self.int &= integer;
-            self.wide |= literal && text.parse::<i64>().map_or(u64::MAX, i64::unsigned_abs) > EXACT;
-            self.point &= float(text).is_some();
-            self.comma &= float_with_comma(text).is_some();
+            let integer = literal.then(|| text.parse::<i64>().ok()).flatten();
+            self.int &= integer.is_some();
+            self.wide |= literal && integer.map_or(u64::MAX, i64::unsigned_abs) > EXACT;
+            self.point = self.point && float(text).is_some();
+            self.comma = self.comma && float_with_comma(text).is_some();
         }
         if let Some(unit) = self.time {
             self.time = unit_of(text).map(|own| finest(unit, own)).filter(|unit| date(text, *unit).is_some());
@@ -93,6 +109,37 @@ impl Kind {
             Self::Time(unit) => date(text, unit).map(i64::to_ne_bytes),
             Self::Text => None,
         }
+    }
+}
+
+/// Numbers that need no parsing to know their type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plain {
+    /// An integer of at most 18 digits, without its sign.
+    Int(u64),
+    /// Digits around a point, of which there are too few for an infinity.
+    Decimal,
+}
+
+/// Recognizes digits with at most one point, after an optional sign. Codes that begin with 0 are left out.
+fn plain(value: &[u8]) -> Option<Plain> {
+    const INT_DIGITS: usize = 18;
+    const DIGITS: usize = 300;
+    let digits = value.strip_prefix(b"-").unwrap_or(value);
+    if digits.len() > DIGITS || matches!(digits, [] | [b'0', b'0'..=b'9', ..]) {
+        return None;
+    }
+    let (mut magnitude, mut point) = (0_u64, false);
+    for byte in digits {
+        match byte {
+            b'0'..=b'9' => magnitude = magnitude.wrapping_mul(10).wrapping_add(u64::from(byte - b'0')),
+            b'.' if !point && digits.len() > 1 => point = true,
+            _ => return None,
+        }
+    }
+    match point {
+        true => Some(Plain::Decimal),
+        false => (digits.len() <= INT_DIGITS).then_some(Plain::Int(magnitude)),
     }
 }
 
@@ -153,8 +200,42 @@ fn finest(one: TimeUnit, other: TimeUnit) -> TimeUnit {
     if rank(other) > rank(one) { other } else { one }
 }
 
+/// The days of a date without a time of day, `2012-01-31` or with slashes, in the years 1 to 9999; `None` for other text.
+fn plain_date(text: &[u8]) -> Option<i64> {
+    let [y0, y1, y2, y3, first, m0, m1, second, d0, d1] = text else { return None };
+    if first != second || !matches!(first, b'-' | b'/') {
+        return None;
+    }
+    let mut numbers = [0_i64; 3];
+    for (number, digits) in numbers.iter_mut().zip([&[*y0, *y1, *y2, *y3][..], &[*m0, *m1], &[*d0, *d1]]) {
+        for digit in digits {
+            *number = *number * 10 + i64::from(digit.checked_sub(b'0').filter(|digit| *digit < 10)?);
+        }
+    }
+    let [year, month, day] = numbers;
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let last = match month {
+        4 | 6 | 9 | 11 => 30,
+        2 => 28 + i64::from(leap),
+        1..=12 => 31,
+        _ => return None,
+    };
+    if year < 1 || !(1..=last).contains(&day) {
+        return None;
+    }
+    // Years begin in March, so that the leap day is the last.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * year + year / 4 - year / 100 + year / 400;
+    Some(days + (153 * month + 2) / 5 + day - 1 - 719_468)
+}
+
 /// A date as a count of units.
 fn date(text: &str, unit: TimeUnit) -> Option<i64> {
+    if unit == TimeUnit::Day
+        && let Some(days) = plain_date(text.as_bytes())
+    {
+        return Some(days);
+    }
     unit_of(text)?;
     if text.as_bytes().get(4) == Some(&b'/') {
         return time::parse(&text.replacen('/', "-", 2), unit);
@@ -168,7 +249,7 @@ mod tests {
 
     fn kind(separator: u8, values: &[&str]) -> Kind {
         let mut column = Inference::new(separator);
-        values.iter().for_each(|value| column.add(value));
+        values.iter().for_each(|value| column.add(value.as_bytes()).unwrap());
         column.kind()
     }
 
@@ -206,5 +287,54 @@ mod tests {
         assert_eq!(Kind::Float { comma: true }.value("-0,5"), Some((-0.5_f64).to_ne_bytes()));
         assert_eq!(Kind::Time(TimeUnit::Day).value("1970/01/03"), Some(2_i64.to_ne_bytes()));
         assert_eq!(Kind::Int.value("1.5"), None);
+    }
+
+    /// The quick ways agree with the general ones.
+    #[test]
+    fn plain_values_are_those_that_parse() {
+        let digits =
+            ["0", "-0", "7", "-12", "007", "999999999999999999", "1000000000000000000", "", "-", "+3"];
+        let points = [".", "-.", "1.", ".5", "-0.25", "00.5", "0.5.", "1e5", "nan", "1,5"];
+        for text in digits.iter().chain(&points) {
+            match plain(text.as_bytes()) {
+                Some(Plain::Int(magnitude)) => {
+                    assert_eq!(text.parse::<i64>().map(i64::unsigned_abs), Ok(magnitude), "{text}");
+                    assert!(is_integer(text) && float(text).is_some());
+                }
+                Some(Plain::Decimal) => assert!(!is_integer(text) && float(text).is_some(), "{text}"),
+                None => {}
+            }
+        }
+        assert_eq!(plain(b"-12"), Some(Plain::Int(12)));
+        assert_eq!([plain(b"007"), plain(b"."), plain(b"-."), plain(b"")], [None; 4]);
+        let long = "9".repeat(400) + ".5";
+        assert_eq!((plain(long.as_bytes()), kind(b',', &[&long])), (None, Kind::Text));
+        for days in (-719_162..2_932_896).step_by(97).chain(-800..800) {
+            let mut text = String::new();
+            time::write(&mut text, days, TimeUnit::Day).unwrap();
+            assert_eq!(plain_date(text.as_bytes()), Some(days), "{text}");
+            assert_eq!(plain_date(text.replace('-', "/").as_bytes()), Some(days), "{text}");
+        }
+        for text in [
+            "2011-02-29",
+            "1900-02-29",
+            "2012-00-01",
+            "2012-13-01",
+            "2012-01-32",
+            "2012-01/01",
+            "0000-01-01",
+            "20a2-01-01",
+        ] {
+            assert_eq!(plain_date(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn text_that_is_not_utf8_is_noticed() {
+        let mut column = Inference::new(b',');
+        assert_eq!(column.add(b"a"), Some(()));
+        assert_eq!(column.add(b"\xff"), None);
+        assert_eq!(Inference::new(b',').add(b"\xff"), None);
+        assert_eq!(Inference::new(b',').add("é".as_bytes()), Some(()));
     }
 }

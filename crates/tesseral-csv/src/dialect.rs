@@ -69,7 +69,7 @@ pub(crate) fn is_table(name: &str, head: &[u8]) -> bool {
 pub(crate) fn is_header(row: &[String], separator: u8) -> bool {
     let is_name = |text: &String| {
         let mut column = Inference::new(separator);
-        column.add(text);
+        column.add(text.as_bytes());
         !text.is_empty() && column.kind() == Kind::Text
     };
     let mut sorted: Vec<&str> = row.iter().map(String::as_str).collect();

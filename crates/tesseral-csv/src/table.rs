@@ -95,10 +95,12 @@ pub(crate) fn text<'a>(
     object: &str,
 ) -> Result<&'a str> {
     let bytes = record.get(column).unwrap_or_default();
-    std::str::from_utf8(bytes).map_err(|_| {
-        let detail = format!("line {line}, column {name:?}: the value is not UTF-8");
-        Error::corrupt("a value", object, None, detail)
-    })
+    std::str::from_utf8(bytes).map_err(|_| not_utf8(name, line, object))
+}
+
+fn not_utf8(name: &str, line: u64, object: &str) -> Error {
+    let detail = format!("line {line}, column {name:?}: the value is not UTF-8");
+    Error::corrupt("a value", object, None, detail)
 }
 
 impl Table {
@@ -144,7 +146,8 @@ impl Table {
                 return Err(Error::corrupt("a row", object, at.offset, detail));
             }
             for (column, (inference, name)) in found.iter_mut().zip(&names).enumerate() {
-                inference.add(text(&record, column, name, at.line, &object)?);
+                let value = record.get(column).unwrap_or_default();
+                inference.add(value).ok_or_else(|| not_utf8(name, at.line, &object))?;
             }
             rows += 1;
             row = next(&mut record)?;
