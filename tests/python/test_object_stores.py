@@ -317,6 +317,21 @@ def test_a_cache_is_shared_and_never_serves_a_changed_object(s3, local, tmp_path
     assert run("cat", url, "--cache-size", "200kB").returncode == 2
 
 
+def test_an_index_notices_objects_that_changed_but_for_their_length(s3, tmp_path):
+    for name, first in [("one", 0), ("two", 6)]:
+        np.save(tmp_path / f"{name}.npy", np.arange(first, first + 6, dtype="i4"))
+        s3.upload_file(str(tmp_path / f"{name}.npy"), BUCKET, f"indexed/{name}.npy")
+    sources = [f"s3://{BUCKET}/indexed/{name}.npy" for name in ("one", "two")]
+    done = run("index", tmp_path / "all.tix", *sources)
+    assert done.returncode == 0, done.stderr
+    assert run("cat", tmp_path / "all.tix", "two", "--raw").stdout == np.arange(6, 12, dtype="i4").tobytes()
+    np.save(tmp_path / "two.npy", np.arange(6, 12, dtype="i4")[::-1])
+    s3.upload_file(str(tmp_path / "two.npy"), BUCKET, "indexed/two.npy")
+    changed = run("cat", tmp_path / "all.tix", "two", "--raw")
+    assert changed.returncode != 0 and b"modified" in changed.stderr and b"two.npy" in changed.stderr, changed
+    assert run("cat", tmp_path / "all.tix", "one", "--raw").returncode == 0
+
+
 def test_large_objects_are_uploaded_in_parts(s3, tmp_path):
     cells = np.random.default_rng(3).integers(0, 2**63, (80, 1 << 17), "int64")
     np.save(tmp_path / "large.npy", cells)

@@ -12,6 +12,7 @@ use tesseral_format::{ContainerSource, OpenOptions};
 use tesseral_store::{
     ByteRange, Location, ObjectBytes, ObjectInfo, Overwrite, Profile, ReadMode, Staged, StorageOptions, Store,
 };
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::format::FindFormat;
 use crate::wire::IndexedSource;
@@ -21,8 +22,8 @@ use crate::wire::IndexedSource;
 pub struct SourceState {
     /// Length of a file in bytes; `None` for folders.
     pub len: Option<u64>,
-    /// Modification time of a local file in nanoseconds since 1970.
-    pub modified: Option<i64>,
+    /// Modification time of a local file in nanoseconds since 1970; XXH3-64 of the entity tag of an object.
+    pub version: Option<i64>,
 }
 
 impl SourceState {
@@ -39,9 +40,13 @@ impl SourceState {
             }
             Err(e) => return Err(e),
         };
-        let modified = location.path().and_then(|path| std::fs::metadata(path).ok()?.modified().ok());
+        let Some(path) = location.path() else {
+            let version = store.etag("").map(|etag| xxh3_64(etag.as_bytes()).cast_signed());
+            return Ok(Self { len, version });
+        };
+        let modified = std::fs::metadata(path).ok().and_then(|metadata| metadata.modified().ok());
         let modified = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        Ok(Self { len, modified: modified.and_then(|time| i64::try_from(time.as_nanos()).ok()) })
+        Ok(Self { len, version: modified.and_then(|time| i64::try_from(time.as_nanos()).ok()) })
     }
 }
 
@@ -138,10 +143,10 @@ impl Sources {
             (Some(_), None) | (None, Some(_)) => return Err(changed("the source was replaced".to_owned())),
             _ => {}
         }
-        if let (Some(old), Some(new)) = (source.state.modified, now.modified)
+        if let (Some(old), Some(new)) = (source.state.version, now.version)
             && old != new
         {
-            return Err(changed("the file was modified".to_owned()));
+            return Err(changed("the source was modified".to_owned()));
         }
         Ok(slot.get_or_init(|| store))
     }

@@ -157,7 +157,7 @@ impl IndexContent {
             put_text(out, &source.path);
             put_text(out, &source.format);
             out.extend_from_slice(&source.state.len.unwrap_or(u64::MAX).to_le_bytes());
-            out.extend_from_slice(&source.state.modified.unwrap_or(i64::MIN).to_le_bytes());
+            out.extend_from_slice(&source.state.version.unwrap_or(i64::MIN).to_le_bytes());
         }
         put_count(out, self.forms.len());
         for form in &self.forms {
@@ -226,7 +226,7 @@ impl IndexContent {
                 format: cursor.text32("format")?,
                 state: SourceState {
                     len: Some(cursor.u64("length")?).filter(|len| *len != u64::MAX),
-                    modified: Some(cursor.u64("time")?.cast_signed()).filter(|time| *time != i64::MIN),
+                    version: Some(cursor.u64("version")?.cast_signed()).filter(|own| *own != i64::MIN),
                 },
             });
         }
@@ -459,7 +459,7 @@ mod tests {
         let source = |path: &str| IndexedSource {
             path: path.to_owned(),
             format: "f".to_owned(),
-            state: SourceState { len: Some(7), modified: None },
+            state: SourceState { len: Some(7), version: None },
         };
         let piece = |source, start, extent, entry| Piece { source, form: source, start, extent, entry };
         IndexContent {

@@ -214,6 +214,12 @@ pub trait Store: Debug + Send + Sync {
         reads.iter().map(one).collect()
     }
 
+    /// Returns the entity tag of an object whose length or bytes were asked for before, if it identifies the content.
+    fn etag(&self, object: &str) -> Option<String> {
+        let _ = object;
+        None
+    }
+
     /// Announces requests that follow, so that a store with a long way to its bytes makes them at once and answers them from
     /// memory. Failures are reported by the requests themselves.
     fn prefetch(&self, upcoming: &[Upcoming]) {

@@ -511,6 +511,11 @@ impl Store for RemoteStore {
         self.receive_length(object, answer.ok_or_else(|| Error::internal("no answer"))?)
     }
 
+    fn etag(&self, object: &str) -> Option<String> {
+        let known = self.known();
+        known.get(object).and_then(Pieces::identified).map(|(etag, _)| etag.to_owned())
+    }
+
     fn read_many(&self, object: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let reads: Vec<_> = ranges.iter().map(|range| (object, ByteRange::Exact(range.clone()))).collect();
         self.read_parts(&reads, false)?.into_iter().map(|part| part.map(|part| part.bytes)).collect()
