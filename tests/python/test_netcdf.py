@@ -3,9 +3,10 @@
 import ctypes
 import itertools
 import pathlib
+import subprocess
 
 import pytest
-from support import tet, tet_json
+from support import TET, tet, tet_json
 
 h5py = pytest.importorskip("h5py")
 netCDF4 = pytest.importorskip("netCDF4")
@@ -143,10 +144,23 @@ def test_unsupported_members_are_named(tmp_path):
     [("a.bin", b"FEA1" + bytes(60), b"pyarrow"), ("a.gpkg", b"SQLite format 3\0" + bytes(60), b"ogr2ogr"), ("a.xz", b"\xfd7zXZ\0" + bytes(60), b"unxz"), ("a.xlsx", b"PK\x03\x04" + bytes(60), b"spreadsheet"), ("a.zip", b"PK\x03\x04" + bytes(60), b".npy")],
 )
 def test_other_files_have_a_way_in(tmp_path, name, content, word):
-    import subprocess
-
-    from support import TET
-
     (tmp_path / name).write_bytes(content)
     done = subprocess.run([TET, "info", tmp_path / name], capture_output=True)
     assert done.returncode == 4 and word in done.stderr, done.stderr
+
+
+def test_cells_in_other_files_are_refused_with_a_way_in(tmp_path):
+    layout = h5py.VirtualLayout((2, 3), "i4")
+    layout[0] = h5py.VirtualSource("other.h5", "d", (3,))
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_virtual_dataset("virtual", layout, fillvalue=-1)
+        file.create_dataset("raw", (5,), "i4", external=[("raw.bin", 0, 20)])
+        file["link"] = h5py.ExternalLink("other.h5", "/d")
+        file["plain"] = np.arange(3)
+    for name, words in [("virtual", ["virtual datasets", "h5py"]), ("raw", ["external files", "h5py"]), ("link", ["another file", "open other.h5"])]:
+        done = subprocess.run([TET, "cat", tmp_path / "x.h5", name], capture_output=True, text=True)
+        assert done.returncode == 7 and all(word in done.stderr for word in words), done.stderr
+        assert done.stderr.count("not supported") == 1, done.stderr
+        shown = tet("info", tmp_path / "x.h5").decode()
+        assert all(word in shown for word in words)
+    assert tet_json("stat", tmp_path / "x.h5", "plain")["sum"] == 3

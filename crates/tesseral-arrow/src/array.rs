@@ -110,7 +110,7 @@ impl ArraySource for ColumnArray {
                 None => {
                     let mut ranges = batch.ranges(self.column());
                     for part in self.dictionary() {
-                        ranges.extend(part.dictionary_ranges(self.column()));
+                        ranges.extend(part.dictionary_ranges(self.column().kind));
                     }
                     (ranges, Access::Coded { granule: None })
                 }

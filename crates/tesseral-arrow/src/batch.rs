@@ -5,7 +5,7 @@ use std::ops::Range;
 use arrow_ipc as ipc;
 use tesseral_core::{Error, Result};
 
-use crate::kind::Layout;
+use crate::kind::{Kind, Layout};
 use crate::schema::{Columns, Place, TableColumn};
 
 /// The codec of the buffers of a batch.
@@ -131,32 +131,32 @@ impl Batch {
 
     /// The ranges of a column: validity of the groups around it and its own, then values.
     pub(crate) fn ranges(&self, column: &TableColumn) -> Vec<Range<u64>> {
-        let validity = column
-            .groups
-            .iter()
-            .chain([&column.place])
-            .map(|place| if self.is_valid(*place) { 0..0 } else { self.range(*place, 0) });
-        let mut ranges: Vec<Range<u64>> = validity.collect();
+        let places = column.groups.iter().chain([&column.place]);
+        let mut ranges: Vec<Range<u64>> = places.map(|place| self.validity(*place)).collect();
         match column.indexed {
             Some(_) => ranges.push(self.range(column.place, 1)),
-            None => self.push_values(column, &mut ranges),
+            None => self.push_values(column.kind, column.place, &mut ranges),
         }
         ranges
     }
 
     /// The ranges of the values of a dictionary, after their validity.
-    pub(crate) fn dictionary_ranges(&self, column: &TableColumn) -> Vec<Range<u64>> {
+    pub(crate) fn dictionary_ranges(&self, kind: Kind) -> Vec<Range<u64>> {
         let place = Place::default();
-        let mut ranges = vec![if self.is_valid(place) { 0..0 } else { self.range(place, 0) }];
-        self.push_values(&TableColumn { place, ..column.clone() }, &mut ranges);
+        let mut ranges = vec![self.validity(place)];
+        self.push_values(kind, place, &mut ranges);
         ranges
     }
 
-    fn push_values(&self, column: &TableColumn, ranges: &mut Vec<Range<u64>>) {
-        ranges.extend(Place::values(&column.kind).iter().map(|number| self.range(column.place, *number)));
-        if column.kind.layout == Layout::Views {
-            let count = self.views.get(column.place.views).copied().unwrap_or(0);
-            ranges.extend((0..count).map(|number| self.range(column.place, 2 + number)));
+    fn validity(&self, place: Place) -> Range<u64> {
+        if self.is_valid(place) { 0..0 } else { self.range(place, 0) }
+    }
+
+    fn push_values(&self, kind: Kind, place: Place, ranges: &mut Vec<Range<u64>>) {
+        ranges.extend(Place::values(&kind).iter().map(|number| self.range(place, *number)));
+        if kind.layout == Layout::Views {
+            let count = self.views.get(place.views).copied().unwrap_or(0);
+            ranges.extend((0..count).map(|number| self.range(place, 2 + number)));
         }
     }
 }

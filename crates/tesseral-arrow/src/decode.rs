@@ -211,7 +211,7 @@ impl ColumnChunk<'_> {
         let mut dictionary = Vec::new();
         for batch in self.dictionary {
             let count = usize::try_from(batch.rows).unwrap_or(usize::MAX);
-            let len = batch.dictionary_ranges(self.column).len();
+            let len = batch.dictionary_ranges(self.column.kind).len();
             let (own, rest) = parts.split_at_checked(len).unwrap_or_default();
             let (mask, own) = own.split_at_checked(1).unwrap_or_default();
             let valid = self.validity(mask, batch, count, contexts)?;

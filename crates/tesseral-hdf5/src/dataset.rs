@@ -8,6 +8,7 @@ use tesseral_core::{CellLen, Cursor, Error, ErrorKind, Result, Scalar};
 
 use crate::attribute::ObjectAttributes;
 use crate::datatype::Hdf5CellType;
+use crate::error::COPY;
 use crate::file::{File, has_references};
 use crate::filter::Pipeline;
 use crate::header_messages::has_unfiltered_edges;
@@ -113,7 +114,9 @@ impl DatasetInfo {
                 HdfMessage::DataLayout(message) => layout = Some(message.layout.clone()),
                 HdfMessage::FilterPipeline(pipeline) => filters = &pipeline.filters,
                 HdfMessage::FillValue(message) if fill.is_none() => fill.clone_from(&message.value),
-                HdfMessage::ExternalFiles(_) => return Err(Error::unsupported("cells in external files")),
+                HdfMessage::ExternalFiles(_) => {
+                    return Err(Error::unsupported("cells in external files").hint(COPY));
+                }
                 _ => {}
             }
         }

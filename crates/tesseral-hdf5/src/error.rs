@@ -3,6 +3,13 @@
 use hdf5_reader::error::Error as ParserError;
 use tesseral_core::Error;
 
+/// The layout class of virtual datasets.
+const VIRTUAL: u8 = 3;
+
+/// The way in for cells that another program has to collect.
+pub(crate) const COPY: &str =
+    "write a copy of its cells with the Python package h5py: copy[name] = source[name][...]";
+
 /// Converts an error that occurred while reading structure `what` of a file.
 pub(crate) fn of_parser(error: ParserError, what: &str, object: &str) -> Error {
     match error {
@@ -20,6 +27,9 @@ pub(crate) fn of_parser(error: ParserError, what: &str, object: &str) -> Error {
         ParserError::ResourceLimit(_) => {
             let allowed = hdf5_reader::DEFAULT_MAX_OBJECT_HEADER_BYTES as u64;
             Error::limit(what, allowed.saturating_add(1), allowed)
+        }
+        ParserError::UnsupportedLayoutClass(VIRTUAL) => {
+            Error::unsupported("virtual datasets of HDF5").hint(COPY)
         }
         ParserError::UnsupportedSuperblockVersion(_)
         | ParserError::UnsupportedObjectHeaderVersion(_)

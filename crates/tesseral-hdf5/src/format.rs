@@ -65,7 +65,7 @@ impl ContainerSource for Hdf5Container {
             return Ok(index);
         }
         match self.opened.unread.iter().find(|unread| unread.path == plain) {
-            Some(unread) => Err(Error::unsupported(unread.error.to_string()).in_array(plain)),
+            Some(unread) => Err(unread.again().in_array(plain)),
             None => Err(Error::not_found("array", name, self.opened.names.clone())),
         }
     }
@@ -83,8 +83,7 @@ impl ContainerSource for Hdf5Container {
     }
 
     fn unread(&self) -> Vec<String> {
-        let line = |unread: &crate::open::Unread| format!("{}: {}", unread.path, unread.error);
-        self.opened.unread.iter().map(line).collect()
+        self.opened.unread.iter().map(ToString::to_string).collect()
     }
 
     fn details(&self) -> serde_json::Value {

@@ -1,6 +1,7 @@
 //! Opening a file: groups and datasets in the order of the file.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
 
 use hdf5_reader::error::Error as ParserError;
@@ -30,6 +31,31 @@ const OBJECTS: usize = 1 << 20;
 pub(crate) struct Unread {
     pub(crate) path: String,
     pub(crate) error: Error,
+}
+
+impl Unread {
+    /// The error once more, for a request of the object.
+    pub(crate) fn again(&self) -> Error {
+        let feature = match self.error.kind() {
+            ErrorKind::Unsupported { feature } => feature.clone(),
+            _ => self.error.to_string(),
+        };
+        let error = Error::unsupported(feature);
+        match self.error.advice() {
+            Some(advice) => error.hint(advice.clone()),
+            None => error,
+        }
+    }
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.path, self.error)?;
+        match self.error.advice() {
+            Some(advice) => write!(out, " ({advice})"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The content of a file.
@@ -95,7 +121,8 @@ impl GroupWalk<'_> {
                 return Err(Error::limit("objects of a file", self.objects as u64, OBJECTS as u64));
             }
             if let Some(target) = member.external {
-                let error = Error::unsupported(format!("a link to another file ({target})"));
+                let error = Error::unsupported(format!("a link to another file ({target})"))
+                    .hint(format!("open {target} itself"));
                 self.unread.push(Unread { path: own, error });
                 continue;
             }
