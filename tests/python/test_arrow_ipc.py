@@ -61,7 +61,9 @@ def test_columns_equal_pyarrow(tmp_path, codec, nulls, stream):
 def test_feather_files_of_pandas(tmp_path, compression):
     frame = pd.DataFrame({"n": [1, 2, 3], "x": [0.5, np.nan, -0.0], "word": pd.Categorical(["a", None, "a"])})
     feather.write_feather(frame, str(tmp_path / "t.feather"), compression=compression)
-    assert tet("cat", tmp_path / "t.feather", "x", "--raw") == frame["x"].to_numpy().tobytes()
+    # NaN of pandas are nulls of Arrow.
+    assert tet("cat", tmp_path / "t.feather", "x", "--raw") == np.array([0.5, 0, -0.0]).tobytes()
+    assert list(tet("cat", tmp_path / "t.feather", "x", "--validity")) == [1, 0, 1]
     assert tet("cat", tmp_path / "t.feather", "word", "--format", "csv").split()[1:] == [b"0,a", b"1,", b"2,a"]
 
 
@@ -114,7 +116,7 @@ def test_metadata_are_attributes(tmp_path):
 @pytest.mark.parametrize("target, codec", [("tdb", None), ("tdb", "zstd"), ("arrow", None), ("feather", "zstd"), ("arrow", "lz4"), ("parquet", "zstd")])
 def test_round_trips_are_checked(tmp_path, target, codec):
     rng = random.Random(11)
-    kinds = ["i32", "u64", "f16", "f32", "f64", "ms", "text", "date", "bool", "time"]
+    kinds = ["i32", "u64", *([] if target == "tdb" else ["f16"]), "f32", "f64", "ms", "text", "date", "bool", "time"]
     table = pa.table({kind: column(rng, kind, ROWS, nulls=kind in ("f64", "text", "ms")) for kind in kinds})
     write(tmp_path / "t.arrow", table, rows=200)
     out = tmp_path / f"out.{target}"
