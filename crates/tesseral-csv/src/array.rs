@@ -1,15 +1,14 @@
 //! A table as an array: chunks of rows, parsed when they are read.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use csv::ByteRecord;
-use tesseral_core::{ArraySchema, CellLen, ChunkGrid, ChunkStats, Dimension, Error, Limits, Result};
+use tesseral_core::{ArraySchema, CellLen, ChunkGrid, Dimension, Error, Limits, Result};
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, Planned,
-    PlannedChunk, Request, Role, Scratch, Totals, Uncovered,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Part, Planned, PlannedChunk, Request,
+    Scratch, Totals,
 };
 use tesseral_store::Rounds;
 
@@ -55,51 +54,19 @@ impl ArraySource for CsvArray {
         &self.schema
     }
 
-    fn object(&self, _number: u32) -> Cow<'_, str> {
-        Cow::Borrowed("")
-    }
-
     fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
-        let Some(selection) = request.selection() else {
-            return Err(Error::internal("a request by coordinates"));
-        };
-        let mut chunks = Vec::new();
-        if self.grid.total() > 0 {
-            let touched = self.grid.touched(selection);
-            self.limits.check_plan(touched.remaining())?;
-            for coords in touched {
-                let (id, region) = (self.grid.linear(&coords), self.grid.region(&coords));
-                let Range { start, end } = self.span(id);
-                self.limits.check_chunk(end - start)?;
-                let part = |column: &Column| Part {
-                    column: *column,
-                    role: Role::Values,
-                    object: 0,
-                    offset: start,
-                    len: end - start,
-                };
-                chunks.push(PlannedChunk {
-                    id,
-                    tile: None,
-                    layer: 0,
-                    cells: region.cells().unwrap_or(0),
-                    parts: request.columns.iter().map(part).collect(),
-                    access: Access::Coded { granule: None },
-                    cover: Cover::Exact(region),
-                    whole: true,
-                });
-            }
-        }
-        Ok(Planned::Ready(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() }))
+        let plan = ChunkPlan::of_grid(&self.grid, request, &self.limits, |id, region| {
+            let span = self.span(id);
+            self.limits.check_chunk(span.end - span.start)?;
+            let parts = request.columns.iter().map(|column| Part::values(*column, 0, &span)).collect();
+            Ok(PlannedChunk::exact(id, region, parts, Access::Coded { granule: None }))
+        });
+        plan.map(Planned::Ready)
     }
 
     fn totals(&self, _: &Request) -> Result<Option<Totals>> {
         let first = self.span(0).start;
         Ok(Some(Totals { chunks: self.grid.total(), stored_bytes: self.table.len - first, digests: false }))
-    }
-
-    fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {
-        ChunkStats::unknown(chunk.cells)
     }
 
     fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
@@ -121,10 +88,6 @@ impl ArraySource for CsvArray {
             codec: "text".to_owned(),
             offset: start,
         }
-    }
-
-    fn digests(&self, _chunk: &PlannedChunk) -> DigestSpans<'_> {
-        DigestSpans::new()
     }
 
     fn decode(

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use tesseral_core::{Attributes, Error, ErrorKind, Finding, HistoryRow, Result};
+use tesseral_core::{Attributes, Finding, Result};
 use tesseral_format::convention::Holds;
 use tesseral_format::{
     ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, Format, OpenOptions, Probe, Sniff,
+    file_stem,
 };
 use tesseral_store::{Store, StoreExt};
 
@@ -33,17 +34,12 @@ struct CsvContainer {
 impl CsvContainer {
     fn open(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
         let table = store.guarded(|| Table::read(&store, options))?;
-        let name = stem(store.location());
+        // Text with any extension can be a table.
+        let extension = store.location().rsplit_once('.').map_or("", |(_, extension)| extension);
+        let name = file_stem(store.location(), &[extension], "table");
         let array = Arc::new(CsvArray::new(&name, table, store.describe(""), options.limits)?);
         Ok(Self { store, name, array, attributes: Attributes::new() })
     }
-}
-
-/// The file name without folder and extension.
-fn stem(location: &str) -> String {
-    let name = location.rsplit(['/', '\\']).next().unwrap_or(location);
-    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-    if stem.is_empty() { "table".to_owned() } else { stem.to_owned() }
 }
 
 impl ContainerSource for CsvContainer {
@@ -65,17 +61,13 @@ impl ContainerSource for CsvContainer {
 
     fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
         if index > 0 {
-            return Err(Error::not_found("array", index.to_string(), vec![self.name.clone()]));
+            return Err(self.out_of_bounds(index));
         }
         Ok(Arc::clone(&self.array) as Arc<dyn ArraySource>)
     }
 
     fn attributes(&self) -> &Attributes {
         &self.attributes
-    }
-
-    fn history(&self) -> &[HistoryRow] {
-        &[]
     }
 
     fn details(&self) -> serde_json::Value {
@@ -106,12 +98,10 @@ impl Format for CsvFormat {
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Sniff {
-        let name = probe.name.to_ascii_lowercase();
-        let named = EXTENSIONS.iter().any(|e| name.strip_suffix(e).is_some_and(|n| n.ends_with('.')));
         match probe.entries {
             None if dialect::is_table(probe.name, probe.head) => Sniff::Content,
             // Any text can be a table of one column, but nothing else.
-            None if named && !probe.head.contains(&0) => Sniff::Name,
+            None if probe.has_extension(&EXTENSIONS) && !probe.head.contains(&0) => Sniff::Name,
             _ => Sniff::No,
         }
     }
@@ -127,17 +117,10 @@ impl Format for CsvFormat {
         report: &mut dyn FnMut(Finding),
     ) -> Result<AuditReport> {
         let len = store.len("")?;
-        match CsvContainer::open(store, &options.open) {
-            Ok(container) => {
-                report(Finding::passed("structure", "all rows have as many values as there are columns"));
-                let container: Option<Arc<dyn ContainerSource>> = Some(Arc::new(container));
-                Ok(AuditReport { container, ..AuditReport::default() })
-            }
-            Err(e) if matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound { .. }) => Err(e),
-            Err(e) => {
-                report(Finding::from_error("structure", &e));
-                Ok(AuditReport { uncovered_bytes: len, ..AuditReport::default() })
-            }
-        }
+        let opened = CsvContainer::open(store, &options.open);
+        AuditReport::from_opening(opened, len, report, |_, report| {
+            report(Finding::passed("structure", "all rows have as many values as there are columns"));
+            AuditReport::default()
+        })
     }
 }

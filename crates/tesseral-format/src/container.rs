@@ -85,18 +85,26 @@ pub trait ContainerSource: Debug + Send + Sync {
     /// Returns an array.
     ///
     /// # Errors
-    /// `NotFound` if the index is out of bounds; errors of loading its metadata.
+    /// [`out_of_bounds`](Self::out_of_bounds); errors of loading its metadata.
     fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>>;
+
+    /// The error for the index of an array that does not exist.
+    fn out_of_bounds(&self, index: usize) -> Error {
+        Error::not_found("array", index.to_string(), self.names())
+    }
+
+    /// Names of all arrays.
+    fn names(&self) -> Vec<String> {
+        (0..self.len()).map(|index| self.name(index).to_owned()).collect()
+    }
 
     /// Returns the index of the array with a name. Formats with aliases override this.
     ///
     /// # Errors
     /// `NotFound`, with the available names.
     fn find(&self, name: &str) -> Result<usize> {
-        (0..self.len()).find(|&i| self.name(i) == name).ok_or_else(|| {
-            let names = (0..self.len()).map(|i| self.name(i).to_owned()).collect();
-            Error::not_found("array", name, names)
-        })
+        let found = (0..self.len()).find(|&index| self.name(index) == name);
+        found.ok_or_else(|| Error::not_found("array", name, self.names()))
     }
 
     /// Attributes of the container.
@@ -126,7 +134,9 @@ pub trait ContainerSource: Debug + Send + Sync {
     }
 
     /// Provenance rows, oldest first.
-    fn history(&self) -> &[HistoryRow];
+    fn history(&self) -> &[HistoryRow] {
+        &[]
+    }
 
     /// Versions, oldest first, for formats that support them.
     ///

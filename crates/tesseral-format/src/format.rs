@@ -3,7 +3,7 @@
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
-use tesseral_core::{Cancel, Error, Finding, Limits, Region, Result};
+use tesseral_core::{Cancel, Error, ErrorKind, Finding, Limits, Region, Result};
 use tesseral_store::{ObjectInfo, Store};
 
 use crate::convention::Holds;
@@ -20,6 +20,22 @@ pub struct Probe<'a> {
     pub head: &'a [u8],
     /// Entries of a folder.
     pub entries: Option<&'a [ObjectInfo]>,
+}
+
+impl Probe<'_> {
+    /// Returns whether the name has one of these file extensions, in upper or lower case.
+    pub fn has_extension(&self, extensions: &[&str]) -> bool {
+        let name = self.name.trim_end_matches('/').to_ascii_lowercase();
+        extensions.iter().any(|extension| name.strip_suffix(extension).is_some_and(|n| n.ends_with('.')))
+    }
+}
+
+/// The name of a file or folder without its location and one of these extensions; `unnamed` if nothing is left.
+pub fn file_stem(location: &str, extensions: &[&str], unnamed: &str) -> String {
+    let name = location.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or(location);
+    let without = |extension: &&str| name.strip_suffix(extension)?.strip_suffix('.');
+    let stem = extensions.iter().find_map(without).unwrap_or(name);
+    if stem.is_empty() { unnamed.to_owned() } else { stem.to_owned() }
 }
 
 /// Confidence that a source has a format.
@@ -173,6 +189,41 @@ pub struct AuditReport {
     pub uncovered_bytes: u64,
 }
 
+impl AuditReport {
+    /// A report on `bytes` of metadata without a digest.
+    pub fn uncovered(bytes: u64) -> Self {
+        Self { uncovered_bytes: bytes, ..Self::default() }
+    }
+
+    /// The report of a format whose metadata have no digests: the audit opens the source. `describe` reports what passed, and
+    /// returns the bytes of the metadata; members that are [unread](ContainerSource::unread) are warnings. A source that cannot
+    /// be opened is one finding, and none of its `len` bytes is covered.
+    ///
+    /// # Errors
+    /// Those of opening that are not damage: `Io`, `NotFound`.
+    pub fn from_opening<C: ContainerSource + 'static>(
+        opened: Result<C>,
+        len: u64,
+        report: &mut dyn FnMut(Finding),
+        describe: impl FnOnce(&C, &mut dyn FnMut(Finding)) -> Self,
+    ) -> Result<Self> {
+        match opened {
+            Ok(container) => {
+                let audited = describe(&container, report);
+                for line in container.unread() {
+                    report(Finding::warning("unread", line));
+                }
+                Ok(Self { container: Some(Arc::new(container)), ..audited })
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound { .. }) => Err(e),
+            Err(e) => {
+                report(Finding::from_error("structure", &e));
+                Ok(Self::uncovered(len))
+            }
+        }
+    }
+}
+
 /// A fix that a source needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repair {
@@ -317,6 +368,30 @@ pub trait Format: Debug + Send + Sync {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn extensions_follow_a_dot_in_any_case() {
+        let probe = |name| Probe { name, head: &[], entries: None };
+        for (name, expected) in
+            [("a.csv", true), ("A.CSV", true), ("d/.csv", true), ("acsv", false), ("a.csv/", true)]
+        {
+            assert_eq!(probe(name).has_extension(&["tsv", "csv"]), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn stems_are_names_without_location_and_extension() {
+        for (location, stem) in [
+            ("d/a.npy", "a"),
+            ("d/a.b.npy/", "a.b"),
+            ("C:\\d\\a.npy", "a"),
+            ("a.csv", "a.csv"),
+            ("d/.npy", "array"),
+            ("", "array"),
+        ] {
+            assert_eq!(file_stem(location, &["npy"], "array"), stem, "{location}");
+        }
+    }
 
     #[test]
     fn keys_are_not_printed() {

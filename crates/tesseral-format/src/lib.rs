@@ -46,7 +46,7 @@ pub use digest::{BlockHasher, Digest, DigestBlock, DigestSpan, DigestSpans};
 pub use edit::{Change, Consolidate, Consolidated, Edit, MaintenancePart, Vacuumed};
 pub use format::{
     AppendOptions, AuditOptions, AuditReport, Capabilities, Depth, Format, OpenOptions, Probe, Repair,
-    Salvage, Sniff, TimeRange,
+    Salvage, Sniff, TimeRange, file_stem,
 };
 pub use hierarchy::{check_paths, groups_around};
 pub use messages::{

@@ -1,10 +1,11 @@
 //! Plans: chunks, their byte ranges, and their layers.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tesseral_core::condition::Condition;
-use tesseral_core::{Error, ErrorKind, Region, Result, Scalar};
+use tesseral_core::{ChunkGrid, Error, ErrorKind, Limits, Region, Result, Scalar};
 use tesseral_store::{Rounds, Store, Upcoming};
 
 use crate::{ArraySource, Column, Request};
@@ -35,6 +36,14 @@ pub struct Part {
     pub offset: u64,
     /// Length in bytes.
     pub len: u64,
+}
+
+impl Part {
+    /// The part with the values of a column in a range of bytes.
+    pub fn values(column: Column, object: u32, range: &Range<u64>) -> Self {
+        let len = range.end.saturating_sub(range.start);
+        Self { column, role: Role::Values, object, offset: range.start, len }
+    }
 }
 
 /// The cells that a chunk can contain.
@@ -95,6 +104,20 @@ pub struct PlannedChunk {
 }
 
 impl PlannedChunk {
+    /// A chunk that is the only one of its cells, and that stores nothing else.
+    pub fn exact(id: u64, region: Region, parts: SmallVec<[Part; 1]>, access: Access) -> Self {
+        Self {
+            id,
+            cells: region.cells().unwrap_or(u64::MAX),
+            cover: Cover::Exact(region),
+            tile: None,
+            layer: 0,
+            parts,
+            access,
+            whole: true,
+        }
+    }
+
     /// The box that the decoder produces, for dense chunks.
     pub fn tile_region(&self) -> Option<&Region> {
         self.tile.as_deref().or_else(|| self.cover.region())
@@ -205,6 +228,34 @@ pub fn plan_from(source: &dyn ArraySource, rounds: &Arc<Rounds>, request: &Reque
 }
 
 impl ChunkPlan {
+    /// The plan of chunks that cover each selected cell once.
+    pub fn disjoint(chunks: Vec<PlannedChunk>) -> Self {
+        Self { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() }
+    }
+
+    /// The plan of an array that stores every chunk of its grid: `chunk` plans the one at some coordinates.
+    ///
+    /// # Errors
+    /// `Limit` for more chunks than `limits` permit; errors of `chunk`, with the chunk.
+    pub fn of_grid(
+        grid: &ChunkGrid,
+        request: &Request,
+        limits: &Limits,
+        mut chunk: impl FnMut(u64, Region) -> Result<PlannedChunk>,
+    ) -> Result<Self> {
+        let Some(selection) = request.selection() else {
+            return Err(Error::internal("a request by coordinates"));
+        };
+        if grid.total() == 0 {
+            return Ok(Self::disjoint(Vec::new()));
+        }
+        let touched = grid.touched(selection);
+        limits.check_plan(touched.remaining())?;
+        let planned = touched
+            .map(|coords| chunk(grid.linear(&coords), grid.region(&coords)).map_err(|e| e.in_chunk(&coords)));
+        Ok(Self::disjoint(planned.collect::<Result<_>>()?))
+    }
+
     /// Stored size of all chunks in bytes.
     pub fn stored_bytes(&self) -> u64 {
         self.chunks.iter().map(PlannedChunk::stored_bytes).fold(0, u64::saturating_add)

@@ -81,8 +81,11 @@ pub trait ArraySource: Debug + Send + Sync {
         None
     }
 
-    /// Name of an object that parts refer to.
-    fn object(&self, number: u32) -> Cow<'_, str>;
+    /// Name of an object that parts refer to. Default: the only object of a store of one file.
+    fn object(&self, number: u32) -> Cow<'_, str> {
+        let _ = number;
+        Cow::Borrowed("")
+    }
 
     /// Returns whether the opened array depends on an object of the store. If that object is missing, it is lost if a new
     /// listing still depends on it, otherwise it was replaced.
@@ -149,8 +152,11 @@ pub trait ArraySource: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Statistics of a chunk's column, known without reading it.
-    fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats;
+    /// Statistics of a chunk's column, known without reading it. Default: the number of cells only.
+    fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
+        let _ = column;
+        ChunkStats::unknown(chunk.cells)
+    }
 
     /// The value of all cells of a chunk's column, in native byte order, if the metadata determine it. Such a chunk is verified
     /// and aggregated without decoding its cells.
@@ -163,7 +169,10 @@ pub trait ArraySource: Debug + Send + Sync {
     fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo;
 
     /// Digests of the chunk's stored bytes, if the format has any outside its codecs. Each part is covered by at most one span.
-    fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_>;
+    fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
+        let _ = chunk;
+        DigestSpans::new()
+    }
 
     /// Byte range of the chunk's only part that decoding a range of cells reads; `None` if unknown.
     fn run_bytes(&self, chunk: &PlannedChunk, cells: &Range<u64>) -> Option<Range<u64>> {

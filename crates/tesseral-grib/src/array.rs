@@ -1,17 +1,14 @@
 //! Variables as arrays: one chunk per field.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tesseral_core::{
-    ArraySchema, ChunkGrid, ChunkStats, Coords, DType, Dimension, Error, Limits, Order, Result,
-};
+use tesseral_core::{ArraySchema, ChunkGrid, Coords, DType, Dimension, Error, Limits, Order, Result};
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, Planned,
-    PlannedChunk, Request, Role, Scratch, Totals, Uncovered,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, Part, Planned, PlannedChunk,
+    Request, Role, Scratch, Totals, Uncovered,
 };
 use tesseral_store::Rounds;
 
@@ -178,10 +175,6 @@ impl ArraySource for GribArray {
         &self.schema
     }
 
-    fn object(&self, _number: u32) -> Cow<'_, str> {
-        Cow::Borrowed("")
-    }
-
     fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
         let named = |e: Error| e.in_array(&self.schema.name);
         let Some(selection) = request.selection() else {
@@ -225,10 +218,6 @@ impl ArraySource for GribArray {
         Ok(Some(Totals { chunks: fields.len() as u64, stored_bytes, digests: false }))
     }
 
-    fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {
-        ChunkStats::unknown(chunk.cells)
-    }
-
     fn constant(&self, chunk: &PlannedChunk, _column: Column) -> Option<Vec<u8>> {
         let field = self.variable.fields.get(&chunk.id).filter(|field| !field.has_missing())?;
         field.packing.constant().map(|value| value.to_ne_bytes().to_vec())
@@ -243,10 +232,6 @@ impl ArraySource for GribArray {
             codec: field.map_or_else(String::new, |field| field.packing.name().to_owned()),
             offset: chunk.parts.first().map_or(0, |part| part.offset),
         }
-    }
-
-    fn digests(&self, _chunk: &PlannedChunk) -> DigestSpans<'_> {
-        DigestSpans::new()
     }
 
     fn decode(

@@ -1,17 +1,16 @@
 //! Coordinates as arrays. They are computed from headers and have no stored bytes.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tesseral_core::{
-    ArraySchema, Attributes, ChunkGrid, ChunkStats, Coords, DType, Dimension, Error, Result, Value, alloc,
+    ArraySchema, Attributes, ChunkGrid, Coords, DType, Dimension, Error, Limits, Result, Value, alloc,
 };
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Planned, PlannedChunk,
-    Request, Scratch, Totals, Uncovered, contiguous_chunk_shape, first_cell,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Planned, PlannedChunk, Request, Scratch,
+    Totals, contiguous_chunk_shape, first_cell,
 };
 use tesseral_store::Rounds;
 
@@ -84,39 +83,15 @@ impl ArraySource for CoordinateArray {
         &self.schema
     }
 
-    fn object(&self, _number: u32) -> Cow<'_, str> {
-        Cow::Borrowed("")
-    }
-
     fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
-        let Some(selection) = request.selection() else {
-            return Err(Error::internal("a request by coordinates"));
-        };
-        let mut chunks = Vec::new();
-        if self.grid.total() > 0 {
-            for coords in self.grid.touched(selection) {
-                let region = self.grid.region(&coords);
-                chunks.push(PlannedChunk {
-                    id: self.grid.linear(&coords),
-                    tile: None,
-                    layer: 0,
-                    cells: region.cells().unwrap_or(u64::MAX),
-                    parts: SmallVec::new(),
-                    access: Access::Coded { granule: Some(1) },
-                    cover: Cover::Exact(region),
-                    whole: true,
-                });
-            }
-        }
-        Ok(Planned::Ready(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() }))
+        let plan = ChunkPlan::of_grid(&self.grid, request, &Limits::DEFAULT, |id, region| {
+            Ok(PlannedChunk::exact(id, region, SmallVec::new(), Access::Coded { granule: Some(1) }))
+        });
+        plan.map(Planned::Ready)
     }
 
     fn totals(&self, _: &Request) -> Result<Option<Totals>> {
         Ok(Some(Totals { chunks: self.grid.total(), stored_bytes: 0, digests: false }))
-    }
-
-    fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {
-        ChunkStats::unknown(chunk.cells)
     }
 
     fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
@@ -127,10 +102,6 @@ impl ArraySource for CoordinateArray {
             codec: "computed".to_owned(),
             offset: 0,
         }
-    }
-
-    fn digests(&self, _chunk: &PlannedChunk) -> DigestSpans<'_> {
-        DigestSpans::new()
     }
 
     fn decode(

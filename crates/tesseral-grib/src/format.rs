@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 use serde_json::json;
-use tesseral_core::{Attributes, Error, ErrorKind, Finding, HistoryRow, Result, Value};
+use tesseral_core::{Attributes, Error, Finding, Result, Value};
 use tesseral_format::{
     ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, Format, Groups, OpenOptions,
     Probe, Salvage, Sniff,
@@ -172,8 +172,7 @@ impl ContainerSource for GribContainer {
     }
 
     fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
-        let found = self.arrays.get(index).map(Arc::clone);
-        found.ok_or_else(|| Error::not_found("array", index.to_string(), self.names.clone()))
+        self.arrays.get(index).map(Arc::clone).ok_or_else(|| self.out_of_bounds(index))
     }
 
     fn attributes(&self) -> &Attributes {
@@ -182,10 +181,6 @@ impl ContainerSource for GribContainer {
 
     fn groups(&self) -> &Groups {
         &self.groups
-    }
-
-    fn history(&self) -> &[HistoryRow] {
-        &[]
     }
 
     fn unread(&self) -> Vec<String> {
@@ -233,13 +228,11 @@ impl Format for GribFormat {
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Sniff {
-        let named =
-            || EXTENSIONS.iter().any(|e| probe.name.strip_suffix(e).is_some_and(|n| n.ends_with('.')));
         match probe.entries {
             None if probe.head.starts_with(&MAGIC) && matches!(probe.head.get(7), Some(1 | 2)) => {
                 Sniff::Content
             }
-            None if named() => Sniff::Name,
+            None if probe.has_extension(&EXTENSIONS) => Sniff::Name,
             _ => Sniff::No,
         }
     }
@@ -255,6 +248,7 @@ impl Format for GribFormat {
         report: &mut dyn FnMut(Finding),
     ) -> Result<AuditReport> {
         let len = store.len("")?;
+        let (mut headers, mut intact) = (0, None);
         let opened = scan(&*store, &options.open).and_then(|mut scan| {
             let faults = std::mem::take(&mut scan.faults);
             for fault in &faults {
@@ -263,28 +257,17 @@ impl Format for GribFormat {
             if scan.messages == 0 && faults.is_empty() {
                 return Err(Error::corrupt("file", store.describe(""), 0, "no GRIB message"));
             }
-            let (headers, messages) = (scan.header_bytes, scan.messages);
-            let container = GribContainer::new(Arc::clone(&store), scan, &options.open)?;
-            if faults.is_empty() {
+            headers = scan.header_bytes;
+            intact = faults.is_empty().then_some(scan.messages);
+            GribContainer::new(Arc::clone(&store), scan, &options.open)
+        });
+        AuditReport::from_opening(opened, len, report, |_, report| {
+            if let Some(messages) = intact {
                 let detail = format!("{messages} messages with consistent lengths and end marks");
                 report(Finding::passed("structure", detail));
             }
-            Ok((container, headers))
-        });
-        match opened {
-            Ok((container, uncovered_bytes)) => {
-                for line in lines(&container.unread) {
-                    report(Finding::warning("unread", line));
-                }
-                let container: Option<Arc<dyn ContainerSource>> = Some(Arc::new(container));
-                Ok(AuditReport { container, uncovered_bytes, ..AuditReport::default() })
-            }
-            Err(e) if matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound { .. }) => Err(e),
-            Err(e) => {
-                report(Finding::from_error("structure", &e));
-                Ok(AuditReport { uncovered_bytes: len, ..AuditReport::default() })
-            }
-        }
+            AuditReport::uncovered(headers)
+        })
     }
 
     fn salvage(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Salvage> {

@@ -1,17 +1,15 @@
 //! A dataset as an array: chunks from its index or of its contiguous cells.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tesseral_core::{
-    ArraySchema, CellLen, ChunkGrid, ChunkStats, Coords, DType, Dimension, Error, Region, Result, alloc,
-    missing,
+    ArraySchema, CellLen, ChunkGrid, Coords, DType, Dimension, Error, Region, Result, alloc, missing,
 };
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, Planned,
-    PlannedChunk, Request, Role, Scratch, Totals, Uncovered, contiguous_chunk_shape, first_cell,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, Part, Planned, PlannedChunk,
+    Request, Role, Scratch, Totals, Uncovered, contiguous_chunk_shape, first_cell,
 };
 use tesseral_store::Rounds;
 
@@ -291,10 +289,6 @@ impl ArraySource for Hdf5Array {
         &self.schema
     }
 
-    fn object(&self, _number: u32) -> Cow<'_, str> {
-        Cow::Borrowed("")
-    }
-
     fn plan(&self, request: &Request, rounds: &Arc<Rounds>) -> Result<Planned> {
         Planned::of(self.chunk_plan(request, rounds), rounds)
     }
@@ -321,10 +315,6 @@ impl ArraySource for Hdf5Array {
         Ok(Some(Totals { chunks, stored_bytes, digests: false }))
     }
 
-    fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {
-        ChunkStats::unknown(chunk.cells)
-    }
-
     fn constant(&self, chunk: &PlannedChunk, _column: Column) -> Option<Vec<u8>> {
         let known = self.written(chunk).is_none() && self.decoder.cell.cell != CellLen::Var;
         known.then(|| self.decoder.constant()).flatten()
@@ -343,10 +333,6 @@ impl ArraySource for Hdf5Array {
             },
             offset: chunk.parts.first().map_or(0, |part| part.offset),
         }
-    }
-
-    fn digests(&self, _chunk: &PlannedChunk) -> DigestSpans<'_> {
-        DigestSpans::new()
     }
 
     fn checked_bytes(&self, chunk: &PlannedChunk) -> u64 {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use tesseral_core::{Attributes, Error, ErrorKind, Finding, HistoryRow, Result};
+use tesseral_core::{Attributes, Error, Finding, HistoryRow, Result};
 use tesseral_format::convention::Holds;
 use tesseral_format::{
     ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, CreateOptions, Format, Groups,
@@ -55,7 +55,7 @@ impl ContainerSource for Hdf5Container {
     fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
         match self.opened.arrays.get(index) {
             Some(array) => Ok(Arc::clone(array) as Arc<dyn ArraySource>),
-            None => Err(Error::not_found("array", index.to_string(), self.opened.names.clone())),
+            None => Err(self.out_of_bounds(index)),
         }
     }
 
@@ -130,11 +130,9 @@ impl Format for Hdf5Format {
 
     fn sniff(&self, probe: &Probe<'_>) -> Sniff {
         let signed = |at: &usize| probe.head.get(*at..).is_some_and(|rest| rest.starts_with(&SIGNATURE));
-        let named =
-            || EXTENSIONS.iter().any(|e| probe.name.strip_suffix(e).is_some_and(|n| n.ends_with('.')));
         match probe.entries {
             None if [0, 512, 1024, 2048].iter().any(signed) => Sniff::Content,
-            None if named() => Sniff::Name,
+            None if probe.has_extension(&EXTENSIONS) => Sniff::Name,
             _ => Sniff::No,
         }
     }
@@ -162,21 +160,10 @@ impl Format for Hdf5Format {
         report: &mut dyn FnMut(Finding),
     ) -> Result<AuditReport> {
         let len = store.len("")?;
-        match Hdf5Container::open(store, &options.open) {
-            Ok(container) => {
-                report(Finding::passed("structure", "all object headers are readable"));
-                for line in container.unread() {
-                    report(Finding::warning("unread", line));
-                }
-                let uncovered_bytes = container.opened.file.storage.bytes_read().min(len);
-                let container: Option<Arc<dyn ContainerSource>> = Some(Arc::new(container));
-                Ok(AuditReport { container, uncovered_bytes, ..AuditReport::default() })
-            }
-            Err(e) if matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound { .. }) => Err(e),
-            Err(e) => {
-                report(Finding::from_error("structure", &e));
-                Ok(AuditReport { uncovered_bytes: len, ..AuditReport::default() })
-            }
-        }
+        let opened = Hdf5Container::open(store, &options.open);
+        AuditReport::from_opening(opened, len, report, |container, report| {
+            report(Finding::passed("structure", "all object headers are readable"));
+            AuditReport::uncovered(container.opened.file.storage.bytes_read().min(len))
+        })
     }
 }

@@ -5,16 +5,13 @@
 //!      │ u32 filters: u16 id, u32 parameters, u32 each
 //! ```
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use hdf5_reader::messages::filter_pipeline::FilterDescription;
-use tesseral_core::{ArraySchema, CellLen, ChunkStats, Coords, Cursor, Error, Result, Scalar, alloc};
-use tesseral_format::{
-    ArraySource, ChunkInfo, Column, ColumnMut, DigestSpans, Planned, PlannedChunk, Request, Scratch,
-};
+use tesseral_core::{ArraySchema, CellLen, Coords, Cursor, Error, Result, Scalar, alloc};
+use tesseral_format::{ArraySource, ChunkInfo, Column, ColumnMut, Planned, PlannedChunk, Request, Scratch};
 use tesseral_store::Rounds;
 
 use crate::dataset::fill_value;
@@ -237,16 +234,8 @@ impl ArraySource for DetachedArray {
         &self.schema
     }
 
-    fn object(&self, _number: u32) -> Cow<'_, str> {
-        Cow::Borrowed("")
-    }
-
     fn plan(&self, _request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
         Err(Error::internal("a decoder plans nothing"))
-    }
-
-    fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {
-        ChunkStats::unknown(chunk.cells)
     }
 
     fn constant(&self, chunk: &PlannedChunk, _column: Column) -> Option<Vec<u8>> {
@@ -264,10 +253,6 @@ impl ArraySource for DetachedArray {
             },
             offset: chunk.parts.first().map_or(0, |part| part.offset),
         }
-    }
-
-    fn digests(&self, _chunk: &PlannedChunk) -> DigestSpans<'_> {
-        DigestSpans::new()
     }
 
     fn checked_bytes(&self, chunk: &PlannedChunk) -> u64 {

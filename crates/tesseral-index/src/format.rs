@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::json;
-use tesseral_core::{Attributes, Error, ErrorKind, Finding, HistoryRow, Result};
+use tesseral_core::{Attributes, Finding, Result};
 use tesseral_format::{
     ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, Format, Groups, OpenOptions,
     Probe, Sniff,
@@ -93,10 +93,7 @@ impl ContainerSource for IndexContainer {
     fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
         match self.arrays.get(index) {
             Some((_, array)) => Ok(Arc::clone(array) as Arc<dyn ArraySource>),
-            None => {
-                let names = self.arrays.iter().map(|(name, _)| name.clone()).collect();
-                Err(Error::not_found("array", index.to_string(), names))
-            }
+            None => Err(self.out_of_bounds(index)),
         }
     }
 
@@ -106,10 +103,6 @@ impl ContainerSource for IndexContainer {
 
     fn groups(&self) -> &Groups {
         &self.groups
-    }
-
-    fn history(&self) -> &[HistoryRow] {
-        &[]
     }
 
     fn details(&self) -> serde_json::Value {
@@ -137,7 +130,7 @@ impl Format for IndexFormat {
     fn sniff(&self, probe: &Probe<'_>) -> Sniff {
         match probe.entries {
             None if probe.head.starts_with(&MAGIC) => Sniff::Content,
-            None if probe.name.ends_with(".tix") => Sniff::Name,
+            None if probe.has_extension(self.extensions()) => Sniff::Name,
             _ => Sniff::No,
         }
     }
@@ -152,22 +145,12 @@ impl Format for IndexFormat {
         options: &AuditOptions,
         report: &mut dyn FnMut(Finding),
     ) -> Result<AuditReport> {
-        match IndexContainer::open(store, &options.open, self.find) {
-            Ok(container) => {
-                let detail = format!("the index of {} sources is valid", container.sources);
-                report(Finding::passed("structure", detail));
-                let covered_bytes = container.len;
-                Ok(AuditReport {
-                    container: Some(Arc::new(container)),
-                    covered_bytes,
-                    ..AuditReport::default()
-                })
-            }
-            Err(e) if matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound { .. }) => Err(e),
-            Err(e) => {
-                report(Finding::from_error("structure", &e));
-                Ok(AuditReport::default())
-            }
-        }
+        let len = store.len("")?;
+        let opened = IndexContainer::open(store, &options.open, self.find);
+        AuditReport::from_opening(opened, len, report, |container, report| {
+            let detail = format!("the index of {} sources is valid", container.sources);
+            report(Finding::passed("structure", detail));
+            AuditReport { covered_bytes: container.len, ..AuditReport::default() }
+        })
     }
 }

@@ -1,17 +1,14 @@
 //! The cells of a variable as an array: contiguous chunks, or chunks of records that are interleaved with other variables.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tesseral_core::{
-    ArraySchema, ChunkGrid, ChunkStats, Coords, Dimension, Error, Limits, Region, Result, missing,
-};
+use tesseral_core::{ArraySchema, ChunkGrid, Coords, Dimension, Error, Limits, Region, Result, missing};
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, Planned,
-    PlannedChunk, Request, Role, Scratch, Totals, Uncovered, contiguous_chunk_shape, first_cell,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Part, Planned, PlannedChunk, Request,
+    Scratch, Totals, contiguous_chunk_shape, first_cell,
 };
 use tesseral_store::Rounds;
 
@@ -136,8 +133,7 @@ impl NetCdf3Array {
         (first.0..first.1).map(record).collect()
     }
 
-    fn chunk(&self, coords: &[u64], columns: &[Column]) -> Result<PlannedChunk> {
-        let region = self.grid.region(coords);
+    fn chunk(&self, id: u64, region: Region, columns: &[Column]) -> Result<PlannedChunk> {
         let cells = region.cells().unwrap_or(u64::MAX);
         self.limits.check_chunk(cells.saturating_mul(self.size))?;
         let ranges = self.ranges(&region).ok_or_else(|| {
@@ -150,24 +146,11 @@ impl NetCdf3Array {
             1 => Access::Direct { swapped },
             _ => Access::Coded { granule: None },
         };
-        let part = |column: Column, range: &Range<u64>| Part {
-            column,
-            role: Role::Values,
-            object: 0,
-            offset: range.start,
-            len: range.end - range.start,
+        let parts = |column: &Column| {
+            let column = *column;
+            ranges.iter().map(move |range| Part::values(column, 0, range))
         };
-        let parts = columns.iter().flat_map(|column| ranges.iter().map(move |range| part(*column, range)));
-        Ok(PlannedChunk {
-            id: self.grid.linear(coords),
-            tile: None,
-            layer: 0,
-            cells,
-            parts: parts.collect(),
-            access,
-            cover: Cover::Exact(region),
-            whole: true,
-        })
+        Ok(PlannedChunk::exact(id, region, columns.iter().flat_map(parts).collect(), access))
     }
 }
 
@@ -176,25 +159,11 @@ impl ArraySource for NetCdf3Array {
         &self.schema
     }
 
-    fn object(&self, _number: u32) -> Cow<'_, str> {
-        Cow::Borrowed("")
-    }
-
     fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
-        let named = |e: Error| e.in_array(&self.schema.name);
-        let Some(selection) = request.selection() else {
-            return Err(Error::internal("a request by coordinates"));
-        };
-        let mut chunks = Vec::new();
-        if self.grid.total() > 0 {
-            let touched = self.grid.touched(selection);
-            self.limits.check_plan(touched.remaining()).map_err(named)?;
-            for coords in touched {
-                let chunk = self.chunk(&coords, &request.columns);
-                chunks.push(chunk.map_err(|e| named(e).in_chunk(&coords))?);
-            }
-        }
-        Ok(Planned::Ready(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() }))
+        let plan = ChunkPlan::of_grid(&self.grid, request, &self.limits, |id, region| {
+            self.chunk(id, region, &request.columns)
+        });
+        plan.map(Planned::Ready).map_err(|e| e.in_array(&self.schema.name))
     }
 
     fn totals(&self, _: &Request) -> Result<Option<Totals>> {
@@ -206,10 +175,6 @@ impl ArraySource for NetCdf3Array {
         }))
     }
 
-    fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {
-        ChunkStats::unknown(chunk.cells)
-    }
-
     fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
         let bytes = chunk.cells.saturating_mul(self.size);
         ChunkInfo {
@@ -219,10 +184,6 @@ impl ArraySource for NetCdf3Array {
             codec: "raw".to_owned(),
             offset: chunk.parts.first().map_or(self.begin, |part| part.offset),
         }
-    }
-
-    fn digests(&self, _chunk: &PlannedChunk) -> DigestSpans<'_> {
-        DigestSpans::new()
     }
 
     fn decode(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use tesseral_core::{Attributes, Cursor, DType, Error, ErrorKind, Finding, HistoryRow, Limits, Result};
+use tesseral_core::{Attributes, Cursor, DType, Error, Finding, HistoryRow, Limits, Result};
 use tesseral_format::convention::{Holds, history, value};
 use tesseral_format::{
     ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, CreateOptions, Format,
@@ -126,10 +126,7 @@ impl ContainerSource for NetCdf3Container {
     fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
         match self.header.variables.get(index) {
             Some(variable) => Ok(Arc::new(self.array_of(variable)?)),
-            None => {
-                let names = self.header.variables.iter().map(|variable| variable.name.clone()).collect();
-                Err(Error::not_found("array", index.to_string(), names))
-            }
+            None => Err(self.out_of_bounds(index)),
         }
     }
 
@@ -197,10 +194,9 @@ impl Format for NetCdf3Format {
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Sniff {
-        let named = || probe.name.ends_with(".nc3") || probe.name.ends_with(".cdf");
         match (probe.entries, probe.head) {
             (None, [a, b, c, 1 | 2 | 5, ..]) if [*a, *b, *c] == MAGIC => Sniff::Content,
-            (None, _) if named() => Sniff::Name,
+            (None, _) if probe.has_extension(&["nc3", "cdf"]) => Sniff::Name,
             _ => Sniff::No,
         }
     }
@@ -216,18 +212,10 @@ impl Format for NetCdf3Format {
         report: &mut dyn FnMut(Finding),
     ) -> Result<AuditReport> {
         let len = store.len("")?;
-        match NetCdf3Container::open(store, &options.open) {
-            Ok(container) => {
-                report(Finding::passed("structure", "the header is consistent"));
-                let uncovered_bytes = container.header.len;
-                let container: Option<Arc<dyn ContainerSource>> = Some(Arc::new(container));
-                Ok(AuditReport { container, uncovered_bytes, ..AuditReport::default() })
-            }
-            Err(e) if matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound { .. }) => Err(e),
-            Err(e) => {
-                report(Finding::from_error("structure", &e));
-                Ok(AuditReport { uncovered_bytes: len, ..AuditReport::default() })
-            }
-        }
+        let opened = NetCdf3Container::open(store, &options.open);
+        AuditReport::from_opening(opened, len, report, |container, report| {
+            report(Finding::passed("structure", "the header is consistent"));
+            AuditReport::uncovered(container.header.len)
+        })
     }
 }

@@ -1,18 +1,15 @@
 //! The cells of a file as an array: chunks along the slowest dimension, each a contiguous byte range.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tesseral_codec::zlib;
 use tesseral_core::schema::Order;
-use tesseral_core::{
-    ArraySchema, Attributes, ChunkGrid, ChunkStats, Error, Limits, Result, alloc, missing, numpy,
-};
+use tesseral_core::{ArraySchema, Attributes, ChunkGrid, Error, Limits, Result, alloc, missing, numpy};
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, Planned,
-    PlannedChunk, Request, Role, Scratch, Totals, Uncovered,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Part, Planned, PlannedChunk, Request,
+    Scratch, Totals,
 };
 use tesseral_store::Rounds;
 
@@ -165,64 +162,27 @@ impl ArraySource for NpyArray {
         &self.schema
     }
 
-    fn object(&self, _number: u32) -> Cow<'_, str> {
-        Cow::Borrowed("")
-    }
-
     fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
-        let Some(selection) = request.selection() else {
-            return Err(Error::internal("a request by coordinates"));
-        };
-        if self.grid.total() == 0 {
-            return Ok(Planned::Ready(ChunkPlan {
-                chunks: Vec::new(),
-                uncovered: Uncovered::Impossible,
-                deletes: Vec::new(),
-            }));
-        }
-        let touched = self.grid.touched(selection);
-        self.limits.check_plan(touched.remaining())?;
-        let mut chunks = Vec::new();
-        for coords in touched {
-            let (id, region) = (self.grid.linear(&coords), self.grid.region(&coords));
-            let Range { start, end } = self.span(id);
+        let plan = ChunkPlan::of_grid(&self.grid, request, &self.limits, |id, region| {
+            let span = self.span(id);
             let access = match &self.place.packed {
                 None => Access::Direct { swapped: self.swapped },
                 Some(packed) => {
-                    self.limits.check_decoded(packed.len, end - start)?;
+                    self.limits.check_decoded(packed.len, span.end - span.start)?;
                     Access::Coded { granule: None }
                 }
             };
-            self.limits.check_chunk(end - start)?;
-            let part = |column: &Column| Part {
-                column: *column,
-                role: Role::Values,
-                object: 0,
-                offset: start,
-                len: end - start,
-            };
-            chunks.push(PlannedChunk {
-                id,
-                tile: None,
-                layer: 0,
-                cells: region.cells().unwrap_or(0),
-                parts: request.columns.iter().map(part).collect(),
-                access,
-                cover: Cover::Exact(region),
-                whole: true,
-            });
-        }
-        Ok(Planned::Ready(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() }))
+            self.limits.check_chunk(span.end - span.start)?;
+            let parts = request.columns.iter().map(|column| Part::values(*column, 0, &span)).collect();
+            Ok(PlannedChunk::exact(id, region, parts, access))
+        });
+        plan.map(Planned::Ready)
     }
 
     fn totals(&self, _: &Request) -> Result<Option<Totals>> {
         let chunks = self.grid.total();
         let stored_bytes = if chunks == 0 { 0 } else { self.stored_len() };
         Ok(Some(Totals { chunks, stored_bytes, digests: false }))
-    }
-
-    fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {
-        ChunkStats::unknown(chunk.cells)
     }
 
     fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
@@ -236,10 +196,6 @@ impl ArraySource for NpyArray {
             codec: codec.to_owned(),
             offset,
         }
-    }
-
-    fn digests(&self, _chunk: &PlannedChunk) -> DigestSpans<'_> {
-        DigestSpans::new()
     }
 
     fn decode(

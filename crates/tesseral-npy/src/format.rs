@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use tesseral_core::{Attributes, Error, ErrorKind, Finding, HistoryRow, Result};
+use tesseral_core::{Attributes, Error, Finding, Result};
 use tesseral_format::convention::Holds;
 use tesseral_format::{
     ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, Format, OpenOptions, Probe, Sniff,
+    file_stem,
 };
 use tesseral_store::{Store, StoreExt};
 
@@ -44,19 +45,12 @@ impl NpyContainer {
             ));
         }
         let header = NpyHeader::parse(&store.read("", dictionary.clone())?, &object, dictionary.start)?;
-        let name = file_stem(store.location());
+        let name = file_stem(store.location(), &["npy"], "array");
         let place = CellsPlace { range: dictionary.end..len, packed: None };
         let array = NpyArray::new(&name, &header, place, &object, options.limits)?;
         let (array, attributes) = (Arc::new(array), Attributes::new());
         Ok(Self { store, name, header, array, head: dictionary.end, attributes })
     }
-}
-
-/// The file name without folder and extension.
-fn file_stem(location: &str) -> String {
-    let name = location.rsplit(['/', '\\']).next().unwrap_or(location);
-    let stem = name.strip_suffix(".npy").unwrap_or(name);
-    if stem.is_empty() { "array".to_owned() } else { stem.to_owned() }
 }
 
 impl ContainerSource for NpyContainer {
@@ -78,17 +72,13 @@ impl ContainerSource for NpyContainer {
 
     fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
         if index > 0 {
-            return Err(Error::not_found("array", index.to_string(), vec![self.name.clone()]));
+            return Err(self.out_of_bounds(index));
         }
         Ok(Arc::clone(&self.array) as Arc<dyn ArraySource>)
     }
 
     fn attributes(&self) -> &Attributes {
         &self.attributes
-    }
-
-    fn history(&self) -> &[HistoryRow] {
-        &[]
     }
 
     fn details(&self) -> serde_json::Value {
@@ -121,7 +111,7 @@ impl Format for NpyFormat {
     fn sniff(&self, probe: &Probe<'_>) -> Sniff {
         match probe.entries {
             None if probe.head.starts_with(&header::MAGIC) => Sniff::Content,
-            None if probe.name.ends_with(".npy") => Sniff::Name,
+            None if probe.has_extension(self.extensions()) => Sniff::Name,
             _ => Sniff::No,
         }
     }
@@ -137,21 +127,10 @@ impl Format for NpyFormat {
         report: &mut dyn FnMut(Finding),
     ) -> Result<AuditReport> {
         let len = store.len("")?;
-        match NpyContainer::open(store, &options.open) {
-            Ok(container) => {
-                report(Finding::passed("structure", "the file length matches the header"));
-                let uncovered_bytes = container.head;
-                Ok(AuditReport {
-                    container: Some(Arc::new(container)),
-                    uncovered_bytes,
-                    ..AuditReport::default()
-                })
-            }
-            Err(e) if matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound { .. }) => Err(e),
-            Err(e) => {
-                report(Finding::from_error("structure", &e));
-                Ok(AuditReport { uncovered_bytes: len, ..AuditReport::default() })
-            }
-        }
+        let opened = NpyContainer::open(store, &options.open);
+        AuditReport::from_opening(opened, len, report, |container, report| {
+            report(Finding::passed("structure", "the file length matches the header"));
+            AuditReport::uncovered(container.head)
+        })
     }
 }

@@ -222,8 +222,7 @@ impl ContainerSource for NpzContainer {
     }
 
     fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
-        let array = self.arrays.get(index).cloned();
-        let array = array.ok_or_else(|| Error::not_found("array", index.to_string(), self.names.clone()))?;
+        let array = self.arrays.get(index).cloned().ok_or_else(|| self.out_of_bounds(index))?;
         Ok(array as Arc<dyn ArraySource>)
     }
 
@@ -266,7 +265,7 @@ impl Format for NpzFormat {
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Sniff {
-        let named = probe.name.to_ascii_lowercase().ends_with(".npz");
+        let named = probe.has_extension(self.extensions());
         let archive = probe.head.starts_with(&zip::LOCAL);
         // The first member of an archive that NumPy wrote is a .npy file.
         let name = probe.head.get(26..28).map(|len| usize::from(u16::from_le_bytes([len[0], len[1]])));
@@ -294,18 +293,10 @@ impl Format for NpzFormat {
         report: &mut dyn FnMut(Finding),
     ) -> Result<AuditReport> {
         let len = store.len("")?;
-        match NpzContainer::open(store, &options.open) {
-            Ok(container) => {
-                report(Finding::passed("structure", "the directory describes all members"));
-                let uncovered_bytes = container.other_bytes;
-                let container: Option<Arc<dyn ContainerSource>> = Some(Arc::new(container));
-                Ok(AuditReport { container, uncovered_bytes, ..AuditReport::default() })
-            }
-            Err(e) if matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound { .. }) => Err(e),
-            Err(e) => {
-                report(Finding::from_error("structure", &e));
-                Ok(AuditReport { uncovered_bytes: len, ..AuditReport::default() })
-            }
-        }
+        let opened = NpzContainer::open(store, &options.open);
+        AuditReport::from_opening(opened, len, report, |container, report| {
+            report(Finding::passed("structure", "the directory describes all members"));
+            AuditReport::uncovered(container.other_bytes)
+        })
     }
 }

@@ -1,6 +1,5 @@
 //! A column as an array: row groups are chunks.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,8 +8,18 @@ use tesseral_core::{
     ArraySchema, CellLen, ChunkStats, Coords, Dimension, Error, Limits, Region, Result, Stat,
 };
 use tesseral_format::{
-    Access, ArraySource, CellsOut, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part,
-    Planned, PlannedChunk, Request, Role, Scratch, Uncovered, table,
+        for group in table::touched_rows(groups, slice) {
+            let (number, group) = (self.table.numbers[group], &groups[group]);
+            self.limits.check_plan(chunks.len() as u64 + 1)?;
+            let span = self.span(number)?;
+            self.limits.check_chunk(span.end - span.start)?;
+            let cells = group.end - group.start;
+            let size = self.schema.fields[0].cell_size().unwrap_or(1) as u64;
+            self.limits.check_decoded(cells.saturating_mul(size), span.end - span.start)?;
+            let parts = request.columns.iter().map(|column| Part::values(*column, 0, &span)).collect();
+            let region = Region::new([(group.start, group.end)]);
+            let access = Access::Coded { granule: None };
+            chunks.push(PlannedChunk::exact(number as u64, region, parts, access));
 };
 use tesseral_store::Rounds;
 
@@ -55,10 +64,6 @@ impl ArraySource for ColumnArray {
         &self.schema
     }
 
-    fn object(&self, _number: u32) -> Cow<'_, str> {
-        Cow::Borrowed("")
-    }
-
     fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
         let Some([slice]) = request.selection().map(|selection| selection.slices()) else {
             return Err(Error::internal("a request of another rank"));
@@ -68,30 +73,17 @@ impl ArraySource for ColumnArray {
         for group in table::touched_rows(groups, slice) {
             let (number, group) = (self.table.numbers[group], &groups[group]);
             self.limits.check_plan(chunks.len() as u64 + 1)?;
-            let Range { start, end } = self.span(number)?;
-            self.limits.check_chunk(end - start)?;
+            let span = self.span(number)?;
+            self.limits.check_chunk(span.end - span.start)?;
             let cells = group.end - group.start;
             let size = self.schema.fields[0].cell_size().unwrap_or(1) as u64;
-            self.limits.check_decoded(cells.saturating_mul(size), end - start)?;
-            let part = |column: &Column| Part {
-                column: *column,
-                role: Role::Values,
-                object: 0,
-                offset: start,
-                len: end - start,
-            };
-            chunks.push(PlannedChunk {
-                id: number as u64,
-                tile: None,
-                layer: 0,
-                cells,
-                parts: request.columns.iter().map(part).collect(),
-                access: Access::Coded { granule: None },
-                cover: Cover::Exact(Region::new([(group.start, group.end)])),
-                whole: true,
-            });
+            self.limits.check_decoded(cells.saturating_mul(size), span.end - span.start)?;
+            let parts = request.columns.iter().map(|column| Part::values(*column, 0, &span)).collect();
+            let region = Region::new([(group.start, group.end)]);
+            let access = Access::Coded { granule: None };
+            chunks.push(PlannedChunk::exact(number as u64, region, parts, access));
         }
-        Ok(Planned::Ready(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() }))
+        Ok(Planned::Ready(ChunkPlan::disjoint(chunks)))
     }
 
     fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {
@@ -126,10 +118,6 @@ impl ArraySource for ColumnArray {
             codec: stored.map_or_else(String::new, crate::table::codec),
             offset: self.span(group).map_or(0, |span| span.start),
         }
-    }
-
-    fn digests(&self, _chunk: &PlannedChunk) -> DigestSpans<'_> {
-        DigestSpans::new()
     }
 
     fn decode(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use tesseral_core::{Attributes, Error, ErrorKind, Finding, HistoryRow, Result};
+use tesseral_core::{Attributes, Finding, HistoryRow, Result};
 use tesseral_format::convention::Holds;
 use tesseral_format::{
     ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, CreateOptions, Format,
@@ -59,8 +59,7 @@ impl ContainerSource for ParquetContainer {
     }
 
     fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
-        let array = self.arrays.get(index).cloned();
-        let array = array.ok_or_else(|| Error::not_found("array", index.to_string(), Vec::new()))?;
+        let array = self.arrays.get(index).cloned().ok_or_else(|| self.out_of_bounds(index))?;
         Ok(array as Arc<dyn ArraySource>)
     }
 
@@ -109,12 +108,9 @@ impl Format for ParquetFormat {
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Sniff {
-        let name = probe.name.to_ascii_lowercase();
         match probe.entries {
             None if probe.head.starts_with(MAGIC) => Sniff::Content,
-            None if EXTENSIONS.iter().any(|e| name.strip_suffix(e).is_some_and(|n| n.ends_with('.'))) => {
-                Sniff::Name
-            }
+            None if probe.has_extension(&EXTENSIONS) => Sniff::Name,
             _ => Sniff::No,
         }
     }
@@ -134,18 +130,10 @@ impl Format for ParquetFormat {
         report: &mut dyn FnMut(Finding),
     ) -> Result<AuditReport> {
         let len = store.len("")?;
-        match ParquetContainer::open(store, &options.open) {
-            Ok(container) => {
-                report(Finding::passed("structure", "the metadata describe the columns of all row groups"));
-                let uncovered_bytes = container.table.metadata_bytes;
-                let container: Option<Arc<dyn ContainerSource>> = Some(Arc::new(container));
-                Ok(AuditReport { container, uncovered_bytes, ..AuditReport::default() })
-            }
-            Err(e) if matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound { .. }) => Err(e),
-            Err(e) => {
-                report(Finding::from_error("structure", &e));
-                Ok(AuditReport { uncovered_bytes: len, ..AuditReport::default() })
-            }
-        }
+        let opened = ParquetContainer::open(store, &options.open);
+        AuditReport::from_opening(opened, len, report, |container, report| {
+            report(Finding::passed("structure", "the metadata describe the columns of all row groups"));
+            AuditReport::uncovered(container.table.metadata_bytes)
+        })
     }
 }

@@ -73,10 +73,11 @@ impl Format for TileDbFormat {
         if has("__schema") || has("__array_schema.tdb") || has(crate::group::MARKER) || has("__group") {
             return Sniff::Content;
         }
-        let named = probe.name.trim_end_matches('/');
-        let known =
-            self.extensions().iter().any(|e| named.strip_suffix(e).is_some_and(|stem| stem.ends_with('.')));
-        if known || has("__fragments") || has("__commits") { Sniff::Name } else { Sniff::No }
+        if probe.has_extension(self.extensions()) || has("__fragments") || has("__commits") {
+            Sniff::Name
+        } else {
+            Sniff::No
+        }
     }
 
     fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn ContainerSource>> {

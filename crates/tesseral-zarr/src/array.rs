@@ -9,12 +9,11 @@ use bytes::Bytes;
 use serde_json::{Map, Value as Json};
 use tesseral_core::schema::Order;
 use tesseral_core::{
-    ArraySchema, CellLen, ChunkGrid, ChunkStats, Coords, Error, Field, Limits, Region, Result, Scalar, alloc,
-    missing,
+    ArraySchema, CellLen, ChunkGrid, Coords, Error, Field, Limits, Region, Result, Scalar, alloc, missing,
 };
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, OpenOptions, Part,
-    Planned, PlannedChunk, Request, Role, Scratch, Uncovered,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, OpenOptions, Part, Planned,
+    PlannedChunk, Request, Role, Scratch, Uncovered,
 };
 use tesseral_store::{ByteRange, MemoryStore, ObjectBytes, Rounds, Store, StoreExt};
 
@@ -406,10 +405,6 @@ impl ArraySource for ZarrArray {
         Some(out)
     }
 
-    fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {
-        ChunkStats::unknown(chunk.cells)
-    }
-
     fn constant(&self, chunk: &PlannedChunk, _column: Column) -> Option<Vec<u8>> {
         let size =
             self.cells.stored_size().filter(|_| chunk.parts.is_empty() && self.cells.cell != CellLen::Var)?;
@@ -433,10 +428,6 @@ impl ArraySource for ZarrArray {
             codec,
             offset: chunk.parts.first().map_or(0, |part| part.offset),
         }
-    }
-
-    fn digests(&self, _chunk: &PlannedChunk) -> DigestSpans<'_> {
-        DigestSpans::new()
     }
 
     fn checked_bytes(&self, chunk: &PlannedChunk) -> u64 {

@@ -75,7 +75,7 @@ impl Format for ZarrFormat {
         {
             return Sniff::Content;
         }
-        if probe.name.trim_end_matches('/').ends_with(".zarr") { Sniff::Name } else { Sniff::No }
+        if probe.has_extension(self.extensions()) { Sniff::Name } else { Sniff::No }
     }
 
     fn decoder(&self, recipe: &[u8], options: &OpenOptions) -> Result<Arc<dyn ArraySource>> {
@@ -100,7 +100,13 @@ impl Format for ZarrFormat {
         options: &AuditOptions,
         report: &mut dyn FnMut(Finding),
     ) -> Result<AuditReport> {
-        crate::audit::audit(store, options, report)
+        // JSON metadata have no checksums.
+        let opened = ZarrContainer::open(store, &options.open);
+        AuditReport::from_opening(opened, 0, report, |container, report| {
+            let detail = format!("the metadata of {} arrays are valid", container.len());
+            report(Finding::passed("structure", detail));
+            AuditReport::uncovered(container.metadata_bytes)
+        })
     }
 
     fn foreign(&self, store: Arc<dyn Store>) -> Result<Option<String>> {

@@ -35,7 +35,6 @@
 #![forbid(unsafe_code)]
 
 mod array;
-mod audit;
 mod chain;
 mod contents;
 mod format;

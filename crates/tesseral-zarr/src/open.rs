@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json, json};
 use tesseral_core::{Attributes, Error, ErrorKind, HistoryRow, Result};
 use tesseral_format::convention::history;
-use tesseral_format::{ArraySource, ContainerSource, Groups, OpenOptions};
+use tesseral_format::{ArraySource, ContainerSource, Groups, OpenOptions, file_stem};
 use tesseral_store::{ObjectKind, Store, StoreExt};
 
 use crate::array::ZarrArray;
@@ -227,13 +227,6 @@ pub(crate) fn check_path(path: &str, object: &str, most: usize) -> Result<()> {
     Ok(())
 }
 
-/// Name of an array that is the root: the folder, without its extension.
-fn stem(location: &str) -> String {
-    let name = location.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or(location);
-    let stem = name.strip_suffix(".zarr").unwrap_or(name);
-    if stem.is_empty() { "array".to_owned() } else { stem.to_owned() }
-}
-
 impl ZarrContainer {
     pub(crate) fn open(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
         let mut found = Hierarchy {
@@ -250,7 +243,9 @@ impl ZarrContainer {
         let mut attributes = groups.shift_remove("").unwrap_or_default();
         let history = history::from_value(attributes.shift_remove(crate::write::HISTORY));
         let open = |(path, metadata): (String, ArrayMetadata)| {
-            let name = if path.is_empty() { stem(store.location()) } else { path.clone() };
+            // The root is named after its folder.
+            let name =
+                if path.is_empty() { file_stem(store.location(), &["zarr"], "array") } else { path.clone() };
             let array = ZarrArray::new(&name, &path, &metadata, &store, options)?;
             Ok((name, Arc::new(array)))
         };
@@ -306,10 +301,7 @@ impl ContainerSource for ZarrContainer {
     fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
         match self.arrays.get(index) {
             Some((_, array)) => Ok(Arc::clone(array) as Arc<dyn ArraySource>),
-            None => {
-                let names = self.arrays.iter().map(|(name, _)| name.clone()).collect();
-                Err(Error::not_found("array", index.to_string(), names))
-            }
+            None => Err(self.out_of_bounds(index)),
         }
     }
 
@@ -320,8 +312,7 @@ impl ContainerSource for ZarrContainer {
         if let Some((_, feature)) = self.unread.iter().find(|(known, _)| known == name) {
             return Err(Error::unsupported(feature).in_array(name));
         }
-        let names = self.arrays.iter().map(|(name, _)| name.clone()).collect();
-        Err(Error::not_found("array", name, names))
+        Err(Error::not_found("array", name, self.names()))
     }
 
     fn attributes(&self) -> &Attributes {
