@@ -1,6 +1,6 @@
 """Turn the output of bench/compare into Markdown and check that all results agree: report.py LINES FACTS.
 
-Exit 1 when answers differ or one of our own cases failed. A missed goal is no failure: it is what the table is for.
+Exit 1 when answers differ or one of our own cases failed. A missed goal is not a failure: it is what the table is for.
 """
 
 import json
@@ -17,7 +17,7 @@ PIPELINES = {
 
 WHAT = {
     "read_full": "full read, raw chunks, into fresh memory",
-    "read_full_fresh": "the same, opened anew each time, every digest checked",
+    "read_full_fresh": "the same, opened again each time, every digest checked",
     "read_view": "full read where the layout allows a view",
     "read_zstd": "full read, zstd chunks",
     "write_raw": "write, raw",

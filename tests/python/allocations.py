@@ -1,8 +1,8 @@
 """Allocations of the library crates whose size is not evidently bounded.
 
-A size that a file decides must go through `tesseral_core::alloc`, which fails with `Limit` instead of ending the process. Everything else that
-sizes a vector is found here by its text. Sizes made of constants and of lengths of what is already in memory need no further word; each
-other one has a line in `allocations.txt` that says what bounds it."""
+A size that a file determines must be allocated by `tesseral_core::alloc`, which fails with `Limit` instead of ending the process. Everything else that
+sizes a vector is found here by its text. Sizes derived from constants and from lengths of data in memory need no justification; each
+other one has a line in `allocations.txt` that states its bound."""
 
 import re
 from pathlib import Path

@@ -588,7 +588,7 @@ def test_lost_digests_are_reported(tmp_path):
 
 
 def test_a_file_of_many_small_messages_needs_no_larger_limit(tmp_path):
-    """Its metadata is part of what justifies the work: a thousand arrays of 64 bytes are no expansion of a file of 700 kB."""
+    """Its metadata is part of what justifies the work: a thousand arrays of 64 bytes are not an expansion of a file of 700 kB."""
     one = tensogram.encode({"base": [{"name": "z"}]}, [(descriptor("float32", [16]), np.arange(16, dtype="<f4").tobytes())])
     (tmp_path / "many.tgm").write_bytes(one * 6000)
     assert len(tet_json("convert", tmp_path / "many.tgm", tmp_path / "out.tgm")["arrays"]) == 6000

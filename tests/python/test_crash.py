@@ -27,7 +27,7 @@ def leftovers(folder, *known):
 
 
 def check_leftovers(folder, *known):
-    """Files of a killed process have a temporary name, and are no valid data unless they are complete."""
+    """Files of a killed process have a temporary name, and are not valid data unless they are complete."""
     found = leftovers(folder, *known)
     for path in found:
         assert path.name.startswith(".tesseral-") and path.name.endswith((".tmp", ".staged")), path

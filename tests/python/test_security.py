@@ -60,7 +60,7 @@ def test_limits_are_the_code_s():
 
 
 def test_allocations_are_bounded_or_fallible():
-    """A size that a file decides goes through `tesseral_core::alloc`; every other one has a bound that is written down."""
+    """A size that a file determines is allocated by `tesseral_core::alloc`; every other one has a bound that is written down."""
     found, allowed = set(allocations.found()), allocations.allowed()
     unknown = sorted(found - allowed.keys())
     assert not unknown, "use tesseral_core::alloc, or say in allocations.txt what bounds:\n" + "\n".join(map("\t".join, unknown))

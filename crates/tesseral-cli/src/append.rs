@@ -74,7 +74,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let cells = if schema.sparse {
         if !arguments.selection.is_empty() {
             return Err(Error::invalid(
-                "a selection cannot be given for a sparse array: its cells have coordinates",
+                "sparse arrays do not support a selection here: the input has coordinates",
             )
             .into());
         }

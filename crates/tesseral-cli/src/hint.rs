@@ -7,7 +7,7 @@ use tesseral_core::advice::one_of;
 pub(crate) fn worded(advice: &Advice) -> Option<String> {
     let flags = |flag: &str, values: &[&str]| one_of(values.iter().map(|value| format!("`{flag} {value}`")));
     Some(match advice {
-        Advice::Overwrite => "give `-f` to replace it".to_owned(),
+        Advice::Overwrite => "use `-f` to replace it".to_owned(),
         Advice::NameFormat { extensions } => {
             let extensions = one_of(extensions.iter().map(|e| format!(".{e}")));
             format!("use the extension {extensions}, or name the format with `--to`")
@@ -15,23 +15,23 @@ pub(crate) fn worded(advice: &Advice) -> Option<String> {
         Advice::OtherFormat { able } => format!("write another format: {}", flags("--to", able)),
         Advice::Cast { to: Some(dtype) } => format!("convert it with `--cast {dtype}`"),
         Advice::Cast { to: None } => "convert it with `--cast`".to_owned(),
-        Advice::LeaveOut => "leave it out with `--array` or `--select`".to_owned(),
-        Advice::FillValue => "give a value for missing cells with `--fill`".to_owned(),
-        Advice::OtherFillValue => "give a value that no cell holds with `--fill`".to_owned(),
+        Advice::LeaveOut => "exclude it with `--array` or `--select`".to_owned(),
+        Advice::FillValue => "set a value for missing cells with `--fill`".to_owned(),
+        Advice::OtherFillValue => "set a value that no cell has with `--fill`".to_owned(),
         Advice::AbsoluteErrorBound => "bound the absolute error with `--max-abs-error`".to_owned(),
         Advice::Codecs(names) => format!("use {}", flags("--codec", names)),
         Advice::SparseAs(forms) => format!("convert it with {}", flags("--sparse-as", forms)),
-        Advice::DefaultChunks => "leave `--chunk` out: arrays are stored whole".to_owned(),
+        Advice::DefaultChunks => "omit `--chunk`: arrays are stored whole".to_owned(),
         Advice::ReadCells => "print its cells with `tet cat`".to_owned(),
         Advice::Summarize => "use `tet stat` with `--where` and `--by`".to_owned(),
         Advice::AllowFolder => "allow another folder with `--spill-allow`".to_owned(),
         Advice::RaiseMemory => "raise the limit with `--memory`".to_owned(),
         Advice::RaiseExpansion { bytes, stored } => format!(
-            "the source stores only {stored} bytes of it: if you trust it, raise the limit with `--max-expansion {bytes}`"
+            "the source stores only {stored} bytes of it: if you trust the source, raise the limit with `--max-expansion {bytes}`"
         ),
         Advice::SelectByPosition => "select by position, as in `dim=0:5`".to_owned(),
         Advice::DropDuplicates => "keep the last of them with `--dedup`".to_owned(),
-        Advice::SkipDigests => "read without comparing digests with `--no-digests`".to_owned(),
+        Advice::SkipDigests => "read without verifying digests with `--no-digests`".to_owned(),
         Advice::Recover => {
             "list every damaged chunk with `tet verify --deep` and save the others with `tet recover`"
                 .to_owned()
@@ -49,11 +49,11 @@ mod tests {
     #[test]
     fn advice_names_flags_and_commands() {
         let said = |advice: Advice| advice.worded(&worded);
-        assert_eq!(said(Advice::Overwrite), "give `-f` to replace it");
+        assert_eq!(said(Advice::Overwrite), "use `-f` to replace it");
         let cast = Advice::Cast { to: Some(DType::Float64) };
         assert_eq!(
             said(cast.or(Advice::LeaveOut)),
-            "convert it with `--cast float64`, or leave it out with `--array` or `--select`"
+            "convert it with `--cast float64`, or exclude it with `--array` or `--select`"
         );
         assert_eq!(
             said(Advice::SparseAs(&["dense", "rows"])),

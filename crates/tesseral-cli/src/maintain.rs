@@ -127,7 +127,7 @@ pub(crate) fn consolidate(context: &Context, arguments: &ConsolidateArguments) -
     }
     if !done.apart.is_empty() {
         let apart = text::count(done.apart.len() as u64, "fragment");
-        eprintln!("left {apart} apart: merging them would write the unwritten cells between them");
+        eprintln!("did not merge {apart}: this would write the unwritten cells between them");
     }
     Ok(exit::OK)
 }

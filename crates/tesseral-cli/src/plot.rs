@@ -146,7 +146,7 @@ fn overview(
     let trim = if arguments.range == ValueRange::Robust { 0.02 } else { 0.0 };
     let (mut low, mut high) = overview.range(trim).ok_or_else(|| nothing(target))?;
     if arguments.against.is_some() {
-        // The middle of the colors is no difference.
+        // The middle color means equal values.
         high = high.abs().max(low.abs());
         low = 0.0 - high;
     }

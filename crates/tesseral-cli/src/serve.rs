@@ -63,7 +63,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
         )?;
     } else {
         output::print(&format!("{url}\n"))?;
-        crate::error::report("open the address above in a browser; Ctrl-C stops the server\n");
+        crate::error::report("open the address above in a browser; press Ctrl-C to stop\n");
     }
     server.run(context.cancel())?;
     Ok(exit::OK)

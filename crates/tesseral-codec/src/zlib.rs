@@ -60,7 +60,7 @@ pub fn inflate_prefix(src: &[u8], len: usize) -> Result<Vec<u8>> {
     let mut out = alloc::zeroed("the first bytes of a deflate stream", len)?;
     let mut stream = Decompress::new(false);
     let status = stream.decompress(src, &mut out, FlushDecompress::None);
-    // Bytes that end inside the stream make no progress in the end.
+    // A truncated stream ends without progress.
     if let Err(e) = status
         && stream.total_out() == 0
     {

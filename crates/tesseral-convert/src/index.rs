@@ -120,7 +120,7 @@ impl<'a> Building<'a> {
         let location = Location::parse(path)?;
         let store = open.store(path)?;
         let format = tesseral_registry::recognize(&*store)?;
-        let state = SourceState::of(&location, &*store)?;
+        let state = SourceState::read(&location, &*store)?;
         let container = format.open(Arc::clone(&store), open.format_options())?;
         let source = relative_path(&location, target);
         self.content.sources.push(IndexedSource { path: source, format: format.id().to_owned(), state });
@@ -276,7 +276,7 @@ impl<'a> Building<'a> {
             let cells = cells.map(|value| format!("{} of {} cells differ", value.differing, value.cells));
             if let Some(difference) = note.or(cells) {
                 let other = &self.paths[number as usize];
-                let detail = format!("{} and {} do not agree: {difference}", path.display(), other.display());
+                let detail = format!("{} and {} differ: {difference}", path.display(), other.display());
                 return Err(Error::invalid(detail).in_array(name));
             }
         }

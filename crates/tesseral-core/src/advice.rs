@@ -135,9 +135,9 @@ impl fmt::Display for Advice {
             Self::OtherFormat { able } => write!(f, "write {}, which can hold it", one_of(able)),
             Self::Cast { to: Some(dtype) } => write!(f, "convert it to {dtype}"),
             Self::Cast { to: None } => f.write_str("convert it to another dtype"),
-            Self::LeaveOut => f.write_str("leave it out of the conversion"),
-            Self::FillValue => f.write_str("give a fill value for missing cells"),
-            Self::OtherFillValue => f.write_str("give a fill value that no cell holds"),
+            Self::LeaveOut => f.write_str("exclude it from the conversion"),
+            Self::FillValue => f.write_str("set a fill value for missing cells"),
+            Self::OtherFillValue => f.write_str("set a fill value that no cell has"),
             Self::AbsoluteErrorBound => f.write_str("bound the absolute error"),
             Self::Codecs(names) => write!(f, "use {}", one_of(*names)),
             Self::SparseAs(forms) => write!(f, "convert sparse arrays as {}", one_of(*forms)),
@@ -149,13 +149,13 @@ impl fmt::Display for Advice {
             Self::RaiseMemory => f.write_str("raise the memory limit"),
             Self::RaiseExpansion { bytes, stored } => write!(
                 f,
-                "the source stores only {stored} bytes of it: if you trust it, raise the expansion limit to {bytes} bytes"
+                "the source stores only {stored} bytes of it: if you trust the source, raise the expansion limit to {bytes} bytes"
             ),
             Self::SelectByPosition => f.write_str("select by position"),
             Self::InSelection(argument) => write!(f, "in the selection `{argument}`"),
             Self::FormatOption { name, value } => write!(f, "set the option {name} to {value}"),
             Self::DropDuplicates => f.write_str("drop duplicates"),
-            Self::SkipDigests => f.write_str("read without comparing digests"),
+            Self::SkipDigests => f.write_str("read without verifying digests"),
             Self::Recover => f.write_str("verify the source, and recover what is intact"),
         }
     }

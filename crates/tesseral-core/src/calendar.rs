@@ -154,7 +154,7 @@ impl Calendar {
     }
 
     /// Whether the calendar has a date.
-    fn has(self, year: i64, month: i64, day: i64) -> bool {
+    fn has_date(self, year: i64, month: i64, day: i64) -> bool {
         let Ok(month) = u8::try_from(month) else { return false };
         year.abs() <= MOST_YEARS
             && (1..=12).contains(&month)
@@ -297,7 +297,7 @@ impl TimeUnits {
     /// The instants of the time that a text names: `2005`, `2005-02`, `2005-02-28T12`.
     ///
     /// # Errors
-    /// `InvalidRequest` when the text is no date of the calendar; `Unsupported` for unknown time zones.
+    /// `InvalidRequest` when the text is not a date of the calendar; `Unsupported` for unknown time zones.
     pub fn span(&self, text: &str) -> Result<Range<i128>> {
         let (start, precision) = self.calendar.instant(text)?;
         Ok(start..self.calendar.next(start, precision))
@@ -353,7 +353,7 @@ impl TimeUnits {
     /// The times that a text names, `2005`, `2005-02`, `2005-02-28T12`, as a half-open range of numbers of this unit.
     ///
     /// # Errors
-    /// `InvalidRequest` when the text is no date of the calendar; `Unsupported` for unknown time zones.
+    /// `InvalidRequest` when the text is not a date of the calendar; `Unsupported` for unknown time zones.
     pub fn range(&self, text: &str) -> Result<(f64, f64)> {
         let span = self.span(text)?;
         let number = |micros: i128| {
@@ -418,7 +418,7 @@ impl Calendar {
         let (month, has_month) = number(Some(1), 2)?;
         let (day, has_day) = number(Some(1), 2)?;
         let year = sign * year;
-        if parts.next().is_some() || !self.has(year, month, day) {
+        if parts.next().is_some() || !self.has_date(year, month, day) {
             return Err(invalid());
         }
         let mut precision = match (has_month, has_day) {

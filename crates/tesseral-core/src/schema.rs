@@ -96,7 +96,7 @@ impl Dimension {
         Some(time.map_or_else(|| coordinate.to_string(), |time| time.to_string()))
     }
 
-    /// The time of a position and its calendar; `None` if the coordinate is no time.
+    /// The time of a position and its calendar; `None` if the coordinate is not a time.
     pub fn civil(&self, position: u64) -> Option<(CivilTime, Calendar)> {
         let coordinate = self.coordinate(position)?;
         match (coordinate.dtype(), self.time) {

@@ -119,7 +119,7 @@ impl ArraySource for CsvArray {
             let read = reader.read_byte_record(&mut record).unwrap_or(false);
             let here = line + record.position().map_or(0, |at| at.line().saturating_sub(1));
             if !read || record.len() != self.table.columns.len() {
-                return Err(changed(here, "the row is not the one that was found before"));
+                return Err(changed(here, "the row differs from the one found when the file was opened"));
             }
             if row >= cells.start {
                 let value = text(&record, number, &own.name, here, &self.object)?;

@@ -23,7 +23,7 @@ pub(crate) struct Inference {
     int: bool,
     point: bool,
     comma: bool,
-    /// The finest unit of the dates; `None` once a value is no date.
+    /// The finest unit of the dates; `None` once a value is not a date.
     time: Option<TimeUnit>,
     /// An integer that no float holds.
     wide: bool,

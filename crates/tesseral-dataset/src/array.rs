@@ -184,14 +184,14 @@ impl Array {
     /// Parses a selection, one argument per dimension: `time=3:5`, `lat=10..20`, `lon=@12.5`, `0=7`.
     ///
     /// # Errors
-    /// `InvalidRequest`, `NotFound`, with the argument. `InvalidRequest` for a range across the end of a cyclic axis, which is no box of
+    /// `InvalidRequest`, `NotFound`, with the argument. `InvalidRequest` for a range across the end of a cyclic axis, which is not a box of
     /// the array: [`narrowed`](Self::narrowed) serves it.
     pub fn select<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<Selection> {
         let (array, selection) = self.narrowed(arguments)?;
         match self.schema().shape() == array.schema().shape() {
             true => Ok(selection),
             false => {
-                let detail = "the range crosses the end of a cyclic axis: it is no block of positions";
+                let detail = "the range crosses the end of a cyclic axis, so it is not a contiguous range of positions";
                 Err(Error::invalid(detail).in_array(self.name()))
             }
         }

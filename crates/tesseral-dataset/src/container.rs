@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use tesseral_core::schema::VariableRole;
 use tesseral_core::{Attributes, ErrorKind, HistoryRow, Limits, Result};
-use tesseral_engine::{Handle, Options, Reopen, judge, open_listed, watched};
+use tesseral_engine::{Handle, Options, Reopen, missing_or_stale, open_listed, watched};
 use tesseral_format::convention;
 use tesseral_format::{Column, Format, Groups, OpenOptions, TimeRange, Version};
 use tesseral_store::{CacheFolder, Location, ReadMode, StorageOptions, Store, StoreExt};
@@ -237,7 +237,7 @@ pub struct Container {
     reopen: Option<ReopenContainer>,
     /// Cached index coordinates.
     labels: Arc<LabelCache>,
-    /// Roles that arrays have by the attributes of others, once they were asked for.
+    /// Roles of arrays in the attributes of others, computed on first use.
     roles: Arc<OnceLock<HashMap<usize, VariableRole>>>,
     /// Packed fields are read as physical values.
     physical: bool,
@@ -454,7 +454,7 @@ impl Container {
     pub fn versions(&self) -> Result<Vec<Version>> {
         let versions = self.inner.store().guarded(|| self.inner.versions());
         versions.map_err(|error| match &self.reopen {
-            Some(ReopenContainer(reopen)) => judge(error, self.location(), &**reopen),
+            Some(ReopenContainer(reopen)) => missing_or_stale(error, self.location(), &**reopen),
             None => error,
         })
     }

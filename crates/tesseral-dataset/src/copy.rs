@@ -202,7 +202,7 @@ impl<'a> ObjectWriter<'a> {
                 || read.start != range.start
                 || read.bytes.len() as u64 != range.end - range.start
             {
-                let detail = format!("its length was {} and is {}", entry.len, read.len);
+                let detail = format!("its length changed from {} to {}", entry.len, read.len);
                 return Err(Error::changed(from.describe(&entry.name), detail));
             }
             self.write(&entry.name, range.start, &read.bytes)?;

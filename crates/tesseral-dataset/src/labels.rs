@@ -10,7 +10,7 @@ use tesseral_format::convention::AxisLabels;
 
 use crate::{Array, Container};
 
-/// Maximum size in bytes of coordinates that are read with an array, before their labels are asked for.
+/// Maximum size in bytes of coordinates that are read with an array, before their labels are requested.
 const EAGER: u64 = 64 << 20;
 /// Maximum size in bytes of coordinates that are held as labels where no memory limit is set.
 const MOST_BYTES: u64 = 2 << 30;
@@ -22,7 +22,7 @@ const TEXT: u64 = 16;
 pub(crate) struct LabelCache(Mutex<HashMap<usize, Option<AxisLabels>>>);
 
 impl LabelCache {
-    /// Returns the labels from an array, read once; `None` for cells that are no labels.
+    /// Returns the labels from an array, read once; `None` for cells that are not labels.
     ///
     /// # Errors
     /// `Limit` when they exceed the memory; errors of reading.
@@ -155,7 +155,7 @@ fn labels(array: &Array) -> Result<Option<Labels>> {
         (CellLen::One, _) => {
             let cells =
                 tesseral_engine::read_owned(array.handle(), &array.request(&array.all()?), array.options())?;
-            // A missing coordinate is no number that a selection could find.
+            // A missing coordinate is not a number that a selection could find.
             if cells.validity().is_some_and(|validity| validity.contains(&0)) && field.nullable {
                 return Ok(None);
             }

@@ -1,4 +1,4 @@
-//! Statistics of an array, asked for by the names of statistics, dimensions, groups and variables.
+//! Statistics of an array, requested by the names of statistics, dimensions, groups and variables.
 
 mod by;
 mod paired;

@@ -13,7 +13,7 @@ pub(crate) fn units<'a>(schema: &'a ArraySchema, name: &str) -> Option<(&'a str,
 /// The condition that numbers of these units are before, in or after the period of a date.
 ///
 /// # Errors
-/// `InvalidRequest` when the text is no date of the calendar; `Unsupported` for unknown time zones.
+/// `InvalidRequest` when the text is not a date of the calendar; `Unsupported` for unknown time zones.
 pub(crate) fn compare(name: &str, units: TimeUnits, op: Op, text: &str) -> Result<Condition> {
     let (start, end) = units.range(text)?;
     let side = |op: Op, value: f64| Condition::Compare {

@@ -158,7 +158,7 @@ impl<'a> VariableNames<'a> {
         };
         let prefix = self.container.format().holds().field_attributes;
         let mut attributes = of_field(attributes, prefix, &array.schema().fields[field].name);
-        // A name that several arrays were given is theirs no longer, but still said of them.
+        // A name that several arrays share identifies none of them, but is still displayed.
         if let Some(own) = array.handle().source().given_name().filter(|_| only && !given) {
             attributes.entry("name".to_owned()).or_insert_with(|| Value::from(own));
         }

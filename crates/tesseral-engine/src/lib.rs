@@ -25,7 +25,7 @@ pub use decode::bits::read_bits;
 pub use decode::buffer::Buffer;
 pub use decode::columns::Cells;
 pub use decode::variable_length::{read_valid_var, read_var};
-pub use fetch::reopen::{Reopen, judge, open_listed, watched};
+pub use fetch::reopen::{Reopen, missing_or_stale, open_listed, watched};
 pub use handle::Handle;
 pub use merge::join::{JoinedRows, merge_join};
 pub use merge::sparse::{CellBatch, CellOrder, CellStream, cells, read_cells, read_valid_cells, valid_cells};

@@ -151,7 +151,7 @@ impl SourceLayer for PhysicalSource {
         let unpacked = request.columns.iter().any(|column| self.unpacking(*column).is_some());
         self.inner.plan(request, rounds)?.and_then(|mut plan| {
             for chunk in plan.chunks.iter_mut().filter(|_| unpacked) {
-                // Stored bytes are no cells any more; each of them can still be unpacked by itself.
+                // Stored bytes are not cells any more; each of them can still be unpacked by itself.
                 if let Access::Direct { .. } = chunk.access {
                     chunk.access = Access::Coded { granule: Some(1) };
                 }

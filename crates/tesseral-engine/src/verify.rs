@@ -19,7 +19,7 @@ use tesseral_store::{Store, StoreExt};
 use crate::decode::bits::decode_packed;
 use crate::decode::chunk::with_workspace;
 use crate::decode::columns::{Cells, column_layout};
-use crate::fetch::reopen::{judge, open_listed, watched};
+use crate::fetch::reopen::{missing_or_stale, open_listed, watched};
 use crate::fetch::{self, ChunkBytes};
 use crate::handle::Handle;
 use crate::options::Options;
@@ -88,7 +88,7 @@ pub fn verify_to(
         // Objects that a new listing does not contain were removed by a vacuum and are not lost.
         for name in missing.into_inner() {
             let error = Error::missing("an object", store.describe(&name), &name);
-            match judge(error, store.location(), &|| open_listed(fresh)) {
+            match missing_or_stale(error, store.location(), &|| open_listed(fresh)) {
                 stale if matches!(stale.kind(), ErrorKind::Stale { .. }) => return Err(stale),
                 _ => {}
             }

@@ -26,7 +26,7 @@ pub enum Digest<'a> {
         root: u64,
         /// Number under which the root is remembered as verified.
         number: u64,
-        /// The digests of the blocks, if they are at hand. Without them, only the whole span can be verified.
+        /// The digests of the blocks, if they are in memory. Without them, only the whole span can be verified.
         digests: Option<&'a [[u8; 8]]>,
     },
 }

@@ -180,7 +180,7 @@ impl Planned {
     ///
     /// # Errors
     /// Errors of planning, except `Pending`.
-    pub fn of(plan: Result<ChunkPlan>, rounds: &Rounds) -> Result<Self> {
+    pub fn from_rounds(plan: Result<ChunkPlan>, rounds: &Rounds) -> Result<Self> {
         match plan {
             Ok(plan) => Ok(Self::Ready(plan)),
             Err(error) if matches!(error.kind(), ErrorKind::Pending) => {

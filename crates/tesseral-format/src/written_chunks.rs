@@ -98,7 +98,7 @@ impl<T> WrittenChunks<T> {
     /// has the size of `fill`.
     ///
     /// # Errors
-    /// `InvalidRequest` if the values are not those of the chunk.
+    /// `InvalidRequest` if the values do not match the shape of the chunk.
     pub fn whole<'a>(
         &self,
         coords: &[u64],

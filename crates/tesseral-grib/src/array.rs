@@ -268,7 +268,9 @@ impl ArraySource for GribArray {
                 let coded = ones(bitmap, values.len());
                 if field.coded.is_some_and(|stated| stated != coded as u64) {
                     let stated = field.coded.unwrap_or(0);
-                    return Err(corrupt(format!("{stated} values for the {coded} points of the bitmap")));
+                    return Err(corrupt(format!(
+                        "expected {coded} values for the points of the bitmap, found {stated}"
+                    )));
                 }
                 let (front, marks) = (&mut values[..coded], &mut validity[..coded]);
                 field.packing.decode(data, 0, front, Some(marks), scratch)?;

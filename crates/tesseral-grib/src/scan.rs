@@ -257,7 +257,7 @@ impl MessageWalk<'_> {
         let definition = edition1::definition(&Octets::new(&first, "section 1", &object, begin));
         // Which sections follow is known even if the product is not supported.
         let presence = first[7];
-        let mut grid = Err(Error::unsupported("grids that are only named by a number"));
+        let mut grid = Err(Error::unsupported("predefined grids, which are given by a number only"));
         let mut vertical = 0;
         if presence & 0x80 != 0 {
             let (begin, bytes) = next(self, 32)?;
@@ -277,7 +277,7 @@ impl MessageWalk<'_> {
             bitmap = Some(if table == 0 {
                 Ok(begin + 6..at)
             } else {
-                Err(Error::unsupported(format!("the bitmap {table} of a center")))
+                Err(Error::unsupported(format!("predefined bitmap {table}")))
             });
         }
         let head = self.headers.bytes(at..at.saturating_add(3))?;
@@ -462,7 +462,7 @@ impl Sections {
         let (bitmap, undefined) = (self.bitmap.clone(), self.undefined_bitmap.take());
         let make = || {
             if let Some(number) = undefined {
-                return Err(Error::unsupported(format!("the bitmap {number} of a center")));
+                return Err(Error::unsupported(format!("predefined bitmap {number}")));
             }
             let ((grid_number, grid), (coded, packing)) = (grid?, packing?);
             let coded = Some(coded);

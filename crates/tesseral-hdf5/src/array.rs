@@ -290,7 +290,7 @@ impl ArraySource for Hdf5Array {
     }
 
     fn plan(&self, request: &Request, rounds: &Arc<Rounds>) -> Result<Planned> {
-        Planned::of(self.chunk_plan(request, rounds), rounds)
+        Planned::from_rounds(self.chunk_plan(request, rounds), rounds)
     }
 
     fn recipe(&self) -> Option<Vec<u8>> {

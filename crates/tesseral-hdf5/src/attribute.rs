@@ -132,7 +132,7 @@ fn value(file: &File, attribute: &RawAttribute) -> Result<std::result::Result<Va
     }))
 }
 
-/// Text of characters. NetCDF stores arrays of characters as terminated text, with zero bytes that end nothing: they are no part of
+/// Text of characters. NetCDF stores arrays of characters as terminated text, with zero bytes that end nothing: they are not part of
 /// text, as in netCDF4, and a part of bytes that are not text.
 fn characters(cell: &Hdf5CellType, one: &[u8]) -> Value {
     let own = cell.text(one);
@@ -160,7 +160,7 @@ fn variable_length(
     data: &[u8],
 ) -> Result<std::result::Result<Value, String>> {
     if !has_references(file, cell) {
-        return Ok(Err("references of another size than those of the file".to_owned()));
+        return Ok(Err("references whose size differs from that of the file".to_owned()));
     }
     let (mut heap, element) = (HeapReader::new(file), cell.dtype.size().unwrap_or(1));
     let mut values = Vec::new();

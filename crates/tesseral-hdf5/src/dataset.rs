@@ -174,7 +174,7 @@ impl DatasetInfo {
 
 fn check_references(file: &File, cell: &Hdf5CellType) -> Result<()> {
     if cell.cell == CellLen::Var && !has_references(file, cell) {
-        return Err(Error::unsupported("references of another size than those of the file"));
+        return Err(Error::unsupported("references whose size differs from that of the file"));
     }
     Ok(())
 }

@@ -291,7 +291,7 @@ fn float(prefix: &Prefix, cursor: &mut Cursor<'_>) -> Result<Hdf5CellType> {
         _ => return unsupported(format!("floats of {precision} bits in {} bytes", prefix.size)),
     };
     if offset != 0 || precision != 8 * prefix.size || normalized != 2 || sign != precision - 1 || order > 1 {
-        return unsupported(format!("floats of {precision} bits in another layout than IEEE 754"));
+        return unsupported(format!("floats of {precision} bits in a layout other than IEEE 754"));
     }
     Ok(Hdf5CellType::plain(dtype, order == 1))
 }
@@ -389,18 +389,18 @@ fn complex_of(part: &Hdf5CellType) -> Option<DType> {
 /// A name that ends with NUL; before version 3 it is padded to 8 bytes.
 fn member_name(prefix: &Prefix, cursor: &mut Cursor<'_>) -> Result<String> {
     let end = cursor.rest().iter().position(|byte| *byte == 0);
-    let len = end.ok_or_else(|| cursor.corrupt(WHAT, "a name without end"))?;
+    let len = end.ok_or_else(|| cursor.corrupt(WHAT, "unterminated name"))?;
     let name = String::from_utf8_lossy(&cursor.rest()[..len]).into_owned();
     let stored = if prefix.version < 3 { (len + 1).next_multiple_of(8) } else { len + 1 };
     cursor.take(stored, WHAT)?;
     Ok(name)
 }
 
-/// Enumerations of integers. `FALSE` and `TRUE`, as h5py writes them, are truth values.
+/// Enumerations of integers. `FALSE` and `TRUE`, as h5py writes them, are Booleans.
 fn enumeration(prefix: &Prefix, cursor: &mut Cursor<'_>, depth: usize) -> Result<Hdf5CellType> {
     let base = parse(cursor, depth - 1)?;
     if base.size != prefix.size || base.dtype.word() != base.size || base.cell != CellLen::One {
-        return Err(cursor.corrupt(WHAT, "an enumeration of other values than integers"));
+        return Err(cursor.corrupt(WHAT, "enumerations of values other than integers"));
     }
     let count = prefix.flags & 0xffff;
     let mut names = Vec::new();
@@ -432,7 +432,7 @@ fn variable_length(prefix: &Prefix, cursor: &mut Cursor<'_>, depth: usize) -> Re
         0 if base.cell == CellLen::One && base.dims.is_empty() && base.members.is_empty() => {
             (base.dtype, base.big)
         }
-        _ => return unsupported("sequences of other values than numbers"),
+        _ => return unsupported("sequences of values other than numbers"),
     };
     Ok(Hdf5CellType { cell: CellLen::Var, size: prefix.size, ..Hdf5CellType::plain(dtype, big) })
 }
@@ -467,7 +467,7 @@ fn complex(prefix: &Prefix, cursor: &mut Cursor<'_>, depth: usize) -> Result<Hdf
     let base = parse(cursor, depth - 1)?;
     match complex_of(&base).filter(|_| prefix.size == 2 * base.size) {
         Some(dtype) => Ok(Hdf5CellType::plain(dtype, base.big)),
-        None => unsupported("complex numbers of other values than floats"),
+        None => unsupported("complex numbers of values other than floats"),
     }
 }
 

@@ -120,8 +120,8 @@ impl Format for Hdf5Format {
     fn holds(&self) -> Holds {
         Holds {
             cells: write::holds,
-            attribute: write::held,
-            container_attribute: write::held,
+            attribute: write::read_back,
+            container_attribute: write::read_back,
             groups: true,
             labels: 0,
             ..Holds::DENSE

@@ -109,7 +109,7 @@ impl ChunkIndex {
         }
         chunks.sort_unstable_by_key(|chunk| chunk.number);
         if let Some(twice) = chunks.windows(2).find(|pair| pair[0].number == pair[1].number) {
-            let detail = format!("chunk {} is listed twice", twice[0].number);
+            let detail = format!("duplicate chunk {}", twice[0].number);
             return Err(Error::corrupt("a chunk index", file.storage.describe(), layout.address, detail));
         }
         Ok(Self { chunks })

@@ -16,7 +16,7 @@
 //! | `file`, `storage` | the parser and its reads |
 //! | `links`, `attribute`, `datatype`, `dimension` | members of groups, and what describes a dataset |
 //! | `index` | where the chunks of a dataset are |
-//! | `header_messages` | what object headers say of unfiltered chunks and of the order of attributes |
+//! | `header_messages` | flags of object headers: unfiltered chunks, order of attributes |
 //! | `filter` | filter pipelines |
 //! | `array` | plan and decode |
 //! | `write` | NetCDF-4 files, by our own structures (ADR 0036) |

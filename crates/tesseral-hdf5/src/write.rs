@@ -28,7 +28,7 @@ use tesseral_store::{Staged, Store};
 
 use self::array::DatasetWrite;
 pub(crate) use self::array::holds;
-pub(crate) use self::attribute::held;
+pub(crate) use self::attribute::read_back;
 use self::dimension::{FileDimensions, split};
 use self::header::{Little, ObjectHeader, UNDEFINED};
 use self::heap::HeapBuilder;

@@ -75,7 +75,7 @@ impl VirtualArray {
                 let array = container.array(container.find(&form.name)?)?;
                 let shape = self.array.piece_shape(piece);
                 if array.schema().shape().as_deref() != Some(&shape) {
-                    let detail = format!("{:?} has another shape than its index states", form.name);
+                    let detail = format!("the shape of {:?} differs from the one in the index", form.name);
                     return Err(Error::changed(self.sources.describe(piece.source), detail));
                 }
                 return Ok(Some(array));
@@ -179,7 +179,7 @@ impl VirtualArray {
         let mut slices: Vec<Slice> = selection.slices().to_vec();
         if let Some(axis) = self.array.axis {
             let Some(slice) = slices.get_mut(axis) else {
-                return Err(Error::internal("a selection of another rank"));
+                return Err(Error::internal("a selection of a different rank"));
             };
             let (part, _) = slice.clip(piece.start, piece.start.saturating_add(piece.extent));
             if part.count() == 0 {
@@ -351,7 +351,7 @@ impl ArraySource for VirtualArray {
         let (Access::Direct { swapped }, [stored], ColumnMut::Fixed { values, .. }) =
             (inner.access, parts, out)
         else {
-            return Err(Error::internal("stored cells of an index that are not stored"));
+            return Err(Error::internal("the stored cells of an index are missing"));
         };
         let field = &self.array.schema.fields[0];
         let size = field.cell_size().unwrap_or(1) as u64;

@@ -65,7 +65,7 @@ impl ChunkEntry {
     }
 
     /// The entry of a planned chunk.
-    fn of(chunk: &PlannedChunk) -> Option<Self> {
+    fn from_planned(chunk: &PlannedChunk) -> Option<Self> {
         let part = chunk.parts.first();
         if chunk.parts.len() > 1 || part.is_some_and(|part| part.role != Role::Values) {
             return None;
@@ -151,7 +151,7 @@ pub fn chunk_form(
     let mut entries = Vec::with_capacity(plan.chunks.len());
     for (number, planned) in (0_u64..).zip(&plan.chunks) {
         let coords = grid.coords(number);
-        match ChunkEntry::of(planned) {
+        match ChunkEntry::from_planned(planned) {
             Some(entry) if entry.planned(&grid, &coords, &[Column::Field(0)]) == *planned => {
                 entries.push(entry);
             }

@@ -31,7 +31,7 @@ impl SourceState {
     ///
     /// # Errors
     /// `NotFound`, `Io`.
-    pub fn of(location: &Location, store: &dyn Store) -> Result<Self> {
+    pub fn read(location: &Location, store: &dyn Store) -> Result<Self> {
         let len = match store.len("") {
             Ok(len) => Some(len),
             Err(e) if matches!(e.kind(), ErrorKind::Io { source, .. } if source.kind() == std::io::ErrorKind::IsADirectory) =>
@@ -128,13 +128,13 @@ impl Sources {
         }
         let location = self.location(&source.path)?;
         let store = location.store(ReadMode::Read, &StorageOptions::default())?;
-        let now = SourceState::of(&location, &*store)?;
+        let now = SourceState::read(&location, &*store)?;
         let changed = |what: String| {
             Error::changed(
                 location.to_string(),
                 format!("{what} since it was indexed by {}", self.index.location()),
             )
-            .hint("write the index again")
+            .hint("recreate the index")
         };
         match (source.state.len, now.len) {
             (Some(old), Some(new)) if old != new => {

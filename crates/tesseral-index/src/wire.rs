@@ -271,7 +271,7 @@ impl IndexContent {
         let along = match array.axis {
             Some(axis) => *shape.get(axis).ok_or_else(|| corrupt("invalid dimension".to_owned()))?,
             None if array.pieces.len() == 1 => 1,
-            None => return Err(corrupt(format!("{} pieces without a dimension", array.pieces.len()))),
+            None => return Err(corrupt(format!("{} pieces, but no dimension", array.pieces.len()))),
         };
         let entries = (self.table.len() / ENTRY) as u64;
         let mut next = 0_u64;
@@ -282,7 +282,7 @@ impl IndexContent {
                 return Err(corrupt(format!("invalid piece at position {}", piece.start)));
             }
             if array.new_axis && piece.extent != 1 {
-                return Err(corrupt("a piece of several positions along a new dimension".to_owned()));
+                return Err(corrupt("a piece with several positions along a new dimension".to_owned()));
             }
             next = next.checked_add(piece.extent).ok_or_else(|| corrupt("invalid extent".to_owned()))?;
             if form.kind != FormKind::Opened {

@@ -178,8 +178,8 @@ impl Format for NetCdf3Format {
             text: DType::Char,
             contiguous: true,
             empty: false,
-            attribute: write::held,
-            container_attribute: write::held,
+            attribute: write::read_back,
+            container_attribute: write::read_back,
             labels: 0,
             ..Holds::DENSE
         }

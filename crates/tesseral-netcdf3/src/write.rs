@@ -79,7 +79,7 @@ pub(crate) static OPTIONS: OptionTable<NetCdf3Options> = OptionTable(&[
             &["auto", "classic", "offset64", "data64"],
             |options: &mut NetCdf3Options, kind| kind.clone_into(&mut options.kind),
         ),
-        default: "auto: the first that holds the arrays",
+        default: "auto: the smallest that supports the arrays",
         description: "Kind of the file: classic (CDF-1), offset64 (CDF-2) or data64 (CDF-5).",
     },
     CreateOption {
@@ -89,7 +89,7 @@ pub(crate) static OPTIONS: OptionTable<NetCdf3Options> = OptionTable(&[
             Ok(())
         }),
         default: "none",
-        description: "Name of the unlimited dimension, which is the first of every variable that has it.",
+        description: "Name of the unlimited dimension. It must be the first dimension of every variable that uses it.",
     },
 ]);
 
@@ -144,13 +144,13 @@ fn numbers(name: &str, dtype: DType, bytes: &[u8]) -> Option<Value> {
 }
 
 /// An attribute as it reads back; `None` if it cannot be stored.
-pub(crate) fn held(name: &str, value: &Value) -> Option<Value> {
+pub(crate) fn read_back(name: &str, value: &Value) -> Option<Value> {
     if check_name(name).is_err() {
         return None;
     }
     match value {
         Value::Text(text) => (!text.ends_with('\0')).then(|| value.clone()),
-        // Bytes that are no text read back as bytes.
+        // Bytes that are not text read back as bytes.
         Value::Bytes(bytes) => {
             (std::str::from_utf8(bytes).is_err() && !bytes.ends_with(&[0])).then(|| value.clone())
         }
@@ -370,7 +370,10 @@ impl NetCdf3Writer {
         for (axis, (dim, extent)) in schema.dims.iter().zip(chunks.grid().shape()).enumerate() {
             let unlimited = self.options.unlimited.as_ref() == Some(&dim.name);
             if unlimited && axis > 0 {
-                return unsupported(format!("the unlimited dimension {:?} behind another one", dim.name));
+                return unsupported(format!(
+                    "the unlimited dimension {:?} after another dimension",
+                    dim.name
+                ));
             }
             if *extent == 0 && !unlimited {
                 return unsupported(format!("the dimension {:?} of length 0", dim.name));
@@ -561,7 +564,7 @@ impl Writer for NetCdf3Writer {
         };
         let cells = own.chunks.grid().region(coords).cells().unwrap_or(u64::MAX);
         if cells.checked_mul(own.size) != Some(values.len() as u64) {
-            return Err(own.chunks.invalid(coords, "the values are not those of the chunk"));
+            return Err(own.chunks.invalid(coords, "the values do not match the shape of the chunk"));
         }
         let mut bytes = Cow::Borrowed(*values);
         let word = own.dtype.word();

@@ -67,7 +67,7 @@ fn locate(member: &ArchiveMember, bytes: &[u8], object: &str) -> Result<Option<(
     let stored = usize::try_from(begin).ok().and_then(|begin| bytes.get(begin..));
     let Some(stored) = stored else { return Ok(None) };
     let stored = usize::try_from(member.stored).ok().and_then(|len| stored.get(..len)).unwrap_or(stored);
-    // The bytes of the member as far as they are at hand.
+    // The bytes of the member as far as they are in memory.
     let content = |len: u64| -> Result<Vec<u8>> {
         let len = usize::try_from(len.min(header::FIRST + header::MAX_LEN)).unwrap_or(0);
         match member.method {

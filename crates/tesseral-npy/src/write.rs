@@ -82,14 +82,14 @@ fn json_of(attributes: &Attributes) -> Map<String, Json> {
     attributes.iter().map(|(name, own)| (name.clone(), value::to_json(own))).collect()
 }
 
-/// A comment; nothing if there is nothing to say.
+/// The comment; empty if there are neither attributes nor history.
 fn comment(document: &Json, empty: bool) -> Result<Vec<u8>> {
     if empty {
         return Ok(Vec::new());
     }
     let text = json!({ KEY: document }).to_string().into_bytes();
     if text.len() > TEXT {
-        let detail = format!("attributes of {} bytes in a .npz file, which holds 65,535", text.len());
+        let detail = format!("{} bytes of attributes in a .npz file (maximum: 65,535)", text.len());
         return Err(Error::unsupported(detail));
     }
     Ok(text)
@@ -331,7 +331,7 @@ impl Writer for NpzWriter {
         };
         let cells = own.chunks.grid().region(coords).cells().unwrap_or(u64::MAX);
         if cells.checked_mul(own.size) != Some(values.len() as u64) {
-            return Err(own.chunks.invalid(coords, "the values are not those of the chunk"));
+            return Err(own.chunks.invalid(coords, "the values do not match the shape of the chunk"));
         }
         let part = EncodedPart {
             column: Column::Field(0),
@@ -354,7 +354,7 @@ impl Writer for NpzWriter {
         let written = starts.zip(part.bytes.chunks(len)).try_for_each(|(first, bytes)| {
             let start = first * own.size;
             self.staged.write_at(own.cells() + start, bytes)?;
-            // Chunks of another shape are summed in the end.
+            // Checksums of chunks of other shapes are computed at the end.
             if part.bytes.len() <= len {
                 let crc = crc32fast::hash(bytes);
                 own.summed().push(Summed { start, len: bytes.len() as u64, crc });

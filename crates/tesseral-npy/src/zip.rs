@@ -100,7 +100,7 @@ impl DirectoryPlace {
     /// Reads the end of an archive from its last bytes, which begin at offset `start`. `read` returns bytes of the archive.
     ///
     /// # Errors
-    /// `Corrupt`; `Unsupported` for archives in several files.
+    /// `Corrupt`; `Unsupported` for multi-volume archives.
     pub fn parse(
         tail: &[u8],
         start: u64,
@@ -108,7 +108,7 @@ impl DirectoryPlace {
         read: impl Fn(Range<u64>) -> Result<Vec<u8>>,
     ) -> Result<Self> {
         let Some(at) = end_of(tail) else {
-            return Err(Error::corrupt("end", object, None, "the archive has no end: it is truncated"));
+            return Err(Error::corrupt("end", object, None, "missing end record: the archive is truncated"));
         };
         let position = start + at as u64;
         let mut end = Cursor::at_offset(object, tail.get(at..).unwrap_or_default(), position);
@@ -123,7 +123,7 @@ impl DirectoryPlace {
         let mut several = disks != (0, 0) && disks != (0xffff, 0xffff);
         let mut limit = position;
         if entries == 0xffff || size == 0xffff_ffff || offset == 0xffff_ffff {
-            let corrupt = || Error::corrupt("end", object, position, "the end of ZIP64 is missing");
+            let corrupt = || Error::corrupt("end", object, position, "missing end record of ZIP64");
             let locator = position.checked_sub(LOCATOR_LEN).ok_or_else(corrupt)?;
             let bytes = read(locator..position)?;
             let mut locator = Cursor::at_offset(object, &bytes, locator);
@@ -140,7 +140,7 @@ impl DirectoryPlace {
             limit = at;
         }
         if several {
-            return Err(Error::unsupported("archives in several files"));
+            return Err(Error::unsupported("multi-volume archives"));
         }
         let range = offset.checked_add(size).filter(|end| *end <= limit).map(|end| offset..end);
         let Some(range) = range.filter(|_| entries <= size / CENTRAL_LEN as u64) else {
@@ -192,7 +192,11 @@ fn member(cursor: &mut Cursor<'_>) -> Result<ArchiveMember> {
         other => MemberMethod::Other(other),
     };
     if method == MemberMethod::Stored && stored != len {
-        return Err(cursor.corrupt_at(at, what, format!("{name:?} is stored in {stored} bytes of {len}")));
+        return Err(cursor.corrupt_at(
+            at,
+            what,
+            format!("{name:?} has {stored} stored bytes, expected {len}"),
+        ));
     }
     Ok(ArchiveMember { name: name.to_owned(), method, crc, stored, len, offset, comment })
 }

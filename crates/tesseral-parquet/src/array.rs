@@ -8,18 +8,8 @@ use tesseral_core::{
     ArraySchema, CellLen, ChunkStats, Coords, Dimension, Error, Limits, Region, Result, Stat,
 };
 use tesseral_format::{
-        for group in table::touched_rows(groups, slice) {
-            let (number, group) = (self.table.numbers[group], &groups[group]);
-            self.limits.check_plan(chunks.len() as u64 + 1)?;
-            let span = self.span(number)?;
-            self.limits.check_chunk(span.end - span.start)?;
-            let cells = group.end - group.start;
-            let size = self.schema.fields[0].cell_size().unwrap_or(1) as u64;
-            self.limits.check_decoded(cells.saturating_mul(size), span.end - span.start)?;
-            let parts = request.columns.iter().map(|column| Part::values(*column, 0, &span)).collect();
-            let region = Region::new([(group.start, group.end)]);
-            let access = Access::Coded { granule: None };
-            chunks.push(PlannedChunk::exact(number as u64, region, parts, access));
+    Access, ArraySource, CellsOut, ChunkInfo, ChunkPlan, Column, ColumnMut, Part, Planned, PlannedChunk,
+    Request, Scratch, table,
 };
 use tesseral_store::Rounds;
 
@@ -66,7 +56,7 @@ impl ArraySource for ColumnArray {
 
     fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
         let Some([slice]) = request.selection().map(|selection| selection.slices()) else {
-            return Err(Error::internal("a request of another rank"));
+            return Err(Error::internal("a request of a different rank"));
         };
         let groups = &self.table.groups;
         let mut chunks = Vec::new();

@@ -193,7 +193,7 @@ impl ColumnChunk<'_> {
             return Ok((Cow::Borrowed(&[]), body));
         }
         if page.levels != RLE {
-            return Err(Error::unsupported("levels of Parquet that are only packed"));
+            return Err(Error::unsupported("bit-packed levels of Parquet"));
         }
         let len = body.get(..4).and_then(|len| len.try_into().ok()).map(u32::from_le_bytes);
         let end = len.and_then(|len| (len as usize).checked_add(4)).filter(|end| *end <= body.len());

@@ -65,30 +65,30 @@ fn annotated(descr: &ColumnDescriptor) -> Option<Option<DType>> {
 
 impl Kind {
     /// The type of a column; `None` if it is not supported.
-    pub(crate) fn of(descr: &ColumnDescriptor) -> Option<Self> {
+    pub(crate) fn from_descriptor(descr: &ColumnDescriptor) -> Option<Self> {
         if descr.max_rep_level() != 0 {
             return None;
         }
-        let one = |dtype| Some(Self { dtype, cell: CellLen::One });
+        let single = |dtype| Some(Self { dtype, cell: CellLen::One });
         match descr.physical_type() {
-            Physical::BOOLEAN => one(DType::Bool),
+            Physical::BOOLEAN => single(DType::Bool),
             Physical::INT32 => {
                 let dtype = annotated(descr)?.unwrap_or(DType::Int32);
                 let wide = matches!(dtype, DType::Int64 | DType::UInt64);
                 let day = matches!(dtype, DType::DateTime(unit) if unit != TimeUnit::Day);
                 let time = matches!(dtype, DType::TimeDelta(unit) if unit != TimeUnit::Millisecond);
-                if wide || day || time { None } else { one(dtype) }
+                if wide || day || time { None } else { single(dtype) }
             }
             Physical::INT64 => {
                 let dtype = annotated(descr)?.unwrap_or(DType::Int64);
                 let fits = matches!(dtype, DType::Int64 | DType::UInt64 | DType::TimeDelta(_))
                     || matches!(dtype, DType::DateTime(unit) if unit != TimeUnit::Day);
-                if fits { one(dtype) } else { None }
+                if fits { single(dtype) } else { None }
             }
             // Timestamps of old writers.
-            Physical::INT96 => one(DType::DateTime(TimeUnit::Nanosecond)),
-            Physical::FLOAT => one(DType::Float32),
-            Physical::DOUBLE => one(DType::Float64),
+            Physical::INT96 => single(DType::DateTime(TimeUnit::Nanosecond)),
+            Physical::FLOAT => single(DType::Float32),
+            Physical::DOUBLE => single(DType::Float64),
             Physical::BYTE_ARRAY => match (descr.logical_type_ref(), descr.converted_type()) {
                 (Some(LogicalType::String | LogicalType::Enum | LogicalType::Json), _)
                 | (None, ConvertedType::UTF8 | ConvertedType::ENUM | ConvertedType::JSON) => {
@@ -101,7 +101,7 @@ impl Kind {
                 _ => None,
             },
             Physical::FIXED_LEN_BYTE_ARRAY => match (descr.logical_type_ref(), descr.converted_type()) {
-                (Some(LogicalType::Float16), _) if descr.type_length() == 2 => one(DType::Float16),
+                (Some(LogicalType::Float16), _) if descr.type_length() == 2 => single(DType::Float16),
                 (Some(LogicalType::Uuid), _) | (None, ConvertedType::NONE) => {
                     let len = u32::try_from(descr.type_length()).ok().filter(|len| *len > 0)?;
                     Some(Self { dtype: DType::Bytes, cell: CellLen::Fixed(len) })

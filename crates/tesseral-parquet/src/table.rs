@@ -100,7 +100,7 @@ impl Table {
         }
         let tail = store.read("", len - TAIL..len)?;
         let [a, b, c, d, magic @ ..] = &tail[..] else {
-            return Err(Error::internal("a read of another length"));
+            return Err(Error::internal("a read returned a different number of bytes"));
         };
         match magic {
             b"PARE" => return Err(Error::unsupported("encrypted Parquet files")),
@@ -140,12 +140,14 @@ impl Table {
             rows = end;
         }
         if u64::try_from(metadata.file_metadata().num_rows()) != Ok(rows) {
-            return Err(corrupt(format!("the row groups have {rows} rows, the file claims another number")));
+            return Err(corrupt(format!(
+                "the row groups have {rows} rows, the file declares a different number"
+            )));
         }
         let (mut columns, mut unread) = (Vec::<TableColumn>::new(), Vec::new());
         for (number, descr) in metadata.file_metadata().schema_descr().columns().iter().enumerate() {
             let name = descr.path().string();
-            match Kind::of(descr) {
+            match Kind::from_descriptor(descr) {
                 Some(_) if columns.iter().any(|column| column.name == name) => {
                     return Err(corrupt(format!("duplicate column {name:?}")));
                 }
@@ -187,14 +189,14 @@ impl Table {
     pub(crate) fn chunk(&self, group: usize, column: usize) -> Result<&ColumnChunkMetaData> {
         let group = self.metadata.row_groups().get(group);
         let chunk = group.and_then(|group| group.columns().get(column));
-        chunk.ok_or_else(|| Error::internal("a chunk of no row group"))
+        chunk.ok_or_else(|| Error::internal("the chunk belongs to no row group"))
     }
 
     /// The bytes of a column in a row group, checked against the file.
     pub(crate) fn span(&self, group: usize, column: usize, object: &str) -> Result<Range<u64>> {
         let chunk = self.chunk(group, column)?;
         if chunk.file_path().is_some() {
-            return Err(Error::unsupported("Parquet files whose columns are in other files"));
+            return Err(Error::unsupported("Parquet files with columns in other files"));
         }
         let start = first_page(chunk);
         let span = u64::try_from(start).ok().zip(u64::try_from(chunk.compressed_size()).ok());

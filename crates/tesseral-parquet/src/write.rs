@@ -144,7 +144,9 @@ impl ColumnWrite {
                 let size = self.kind.field("", false).cell_size().unwrap_or(0).max(1);
                 let count = self.chunks.grid().region(coords).cells().unwrap_or(0);
                 if values.len() as u64 != count.saturating_mul(size as u64) {
-                    return Err(self.chunks.invalid(coords, "the values are not those of the chunk"));
+                    return Err(self
+                        .chunks
+                        .invalid(coords, "the values do not match the shape of the chunk"));
                 }
                 (values.chunks_exact(size).collect(), validity)
             }
@@ -153,7 +155,7 @@ impl ColumnWrite {
             }
         };
         if validity.is_some() != self.nullable || validity.is_some_and(|own| own.len() != cells.len()) {
-            return Err(self.chunks.invalid(coords, "the validity is not that of the chunk"));
+            return Err(self.chunks.invalid(coords, "the validity does not match the shape of the chunk"));
         }
         let levels: Option<Vec<i16>> =
             validity.map(|own| own.iter().map(|valid| i16::from(*valid != 0)).collect());
@@ -215,7 +217,7 @@ fn collect<'a, T>(
 ) -> Result<Vec<T>> {
     let mut out = alloc::with_capacity("the values of a column", cells.size_hint().1.unwrap_or(0))?;
     for cell in cells {
-        out.push(value(cell).ok_or_else(|| Error::internal("a cell of another size"))?);
+        out.push(value(cell).ok_or_else(|| Error::internal("a cell has a different size"))?);
     }
     Ok(out)
 }

@@ -334,7 +334,7 @@ pub struct MessageStream {
 }
 
 fn over() -> TensogramError {
-    Error::invalid("the stream is closed: it was finished or failed").into()
+    Error::invalid("the stream is closed: it was finished or has failed").into()
 }
 
 impl MessageStream {

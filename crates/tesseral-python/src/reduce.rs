@@ -44,7 +44,7 @@ pub(crate) struct ReduceInput {
 impl ReduceInput {
     fn statistics(&self) -> PyResult<Vec<Statistic>> {
         let number = |value: f64| Number::Float(value);
-        let one = |(name, parameter): &(String, Option<f64>)| match (name.as_str(), parameter) {
+        let statistic = |(name, parameter): &(String, Option<f64>)| match (name.as_str(), parameter) {
             ("quantile", Some(q)) if (0.0..=1.0).contains(q) => Ok(Statistic::Quantile(*q)),
             ("quantile", _) => Err(PyValueError::new_err("quantiles must be in the range [0, 1]")),
             ("histogram", _) => {
@@ -56,7 +56,7 @@ impl ReduceInput {
             (name, _) => Statistic::parse(name)
                 .ok_or_else(|| PyValueError::new_err(format!("unknown reduction {name:?}"))),
         };
-        self.statistics.iter().map(one).collect()
+        self.statistics.iter().map(statistic).collect()
     }
 
     /// The question, resolved against the array of a view.
@@ -302,7 +302,7 @@ fn turned<'py>(py: Python<'py>, result: Bound<'py, PyAny>, backward: &[bool]) ->
 }
 
 /// Converts the answers of a statistic to an array, or to a NumPy scalar: of the dtype of the cells if they are cells, else of
-/// integers, truth values or floats.
+/// integers, Booleans or floats.
 fn shaped<'py>(
     py: Python<'py>,
     answers: &[Answer],

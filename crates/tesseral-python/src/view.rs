@@ -157,10 +157,10 @@ impl View {
             (Some(found), None) => Ok(found),
             (None, _) => Ok((0, 0)),
             (Some(_), Some(_)) => {
-                let detail = "the range is at both ends of a window over a part of a cyclic axis";
+                let detail = "the range covers both ends of a window over part of a cyclic axis";
                 Err(tesseral::Error::invalid(detail)
                     .in_array(self.array.name())
-                    .hint("select coordinates of the whole array"))
+                    .hint("select by coordinates of the whole array"))
             }
         }
     }

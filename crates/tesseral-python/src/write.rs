@@ -85,7 +85,7 @@ impl Declared<'_> {
         }
         schema.attributes = value::from_attributes(&self.attrs)?;
         if let Some(role) = self.role {
-            let known = || PyValueError::new_err(format!("{role:?} is no role of a variable"));
+            let known = || PyValueError::new_err(format!("unknown role {role:?} of a variable"));
             schema.role = match role.as_str() {
                 "coordinate" if schema.is_index_of(&schema.name) => VariableRole::Index,
                 "coordinate" => VariableRole::Auxiliary,

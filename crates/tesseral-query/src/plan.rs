@@ -69,7 +69,7 @@ impl Plan {
         let other = match &document.align {
             None => None,
             Some((name, _)) if *name == document.dataset => {
-                return Err(bad("align.with", "expected another array than `dataset`"));
+                return Err(bad("align.with", "expected an array other than `dataset`"));
             }
             Some((name, _)) => {
                 let found = find(container, name)?;
@@ -291,7 +291,7 @@ fn check_sparse(array: &Array, document: &Document) -> Result<()> {
         Err(Error::unsupported(format!("{feature} of a sparse array")).hint(hint).in_array(array.name()))
     };
     if array.schema().shape().is_none() {
-        return refuse("queries by position, which some dimension does not have,", Advice::Summarize);
+        return refuse("queries by position over dimensions without positions", Advice::Summarize);
     }
     match &document.operation {
         None => refuse("a preview", Advice::ReadCells),

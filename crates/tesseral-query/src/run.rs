@@ -121,11 +121,11 @@ impl Plan {
 
     /// The fold of the query; the range of a histogram is determined first if it is not given.
     pub(super) fn fold(&self) -> Result<Fold> {
-        let mut fold = self.fold.clone().ok_or_else(|| Error::internal("the query folds nothing"))?;
+        let mut fold = self.fold.clone().ok_or_else(|| Error::internal("the query has no reduction"))?;
         if fold.reducers.contains(&Reducer::Values) {
             let bytes = self.value_bytes()?;
             self.array.options().check_memory("the values to sort", bytes).map_err(|e| {
-                let sketch = "take `quantile` with `sketch`: 0.01";
+                let sketch = "use `quantile` with `sketch`: 0.01";
                 let advice = Advice::SelectLess.or(Advice::RaiseMemory).or(sketch);
                 Error::limit("the values to sort", bytes, self.array.options().memory.unwrap_or(0))
                     .hint(advice)
@@ -147,7 +147,7 @@ impl Plan {
     /// Finalizes states.
     pub(super) fn outcome(&self, fold: &Fold, states: Vec<FoldState>, skipped: u64) -> Result<QueryOutcome> {
         let operation =
-            self.document.operation.as_ref().ok_or_else(|| Error::internal("nothing to answer"))?;
+            self.document.operation.as_ref().ok_or_else(|| Error::internal("the query has no result"))?;
         let field = self.array.selected_field();
         let [reducer] = fold.reducers.as_slice() else { return Err(Error::internal("several reducers")) };
         let shape = self.result_shape();

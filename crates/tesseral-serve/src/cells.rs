@@ -59,7 +59,8 @@ pub(crate) fn value(shared: &Shared, query: &CellParameters, cancel: Cancel) -> 
     let schema = array.schema();
     let selection = query.selection(&array)?;
     if selection.cells() != Some(1) || schema.sparse {
-        return Err(Error::invalid("a value is that of one cell of a dense array").in_array(array.name()));
+        return Err(Error::invalid("a value requires the position of one cell of a dense array")
+            .in_array(array.name()));
     }
     let field = array.selected_field().clone();
     let places = schema.dims.iter().zip(selection.slices()).enumerate();
@@ -68,7 +69,7 @@ pub(crate) fn value(shared: &Shared, query: &CellParameters, cancel: Cancel) -> 
             json!({"name": dim_name(dim, i), "position": slice.start, "text": coordinate(dim, slice.start)})
         })
         .collect();
-    let found: Option<Vec<u8>> = one(&array, &field, &selection)?;
+    let found: Option<Vec<u8>> = cell_bytes(&array, &field, &selection)?;
     Ok(json!({
         "missing": found.is_none(),
         "value": found.as_ref().map(|bytes| cell(&field, bytes)),
@@ -78,7 +79,7 @@ pub(crate) fn value(shared: &Shared, query: &CellParameters, cancel: Cancel) -> 
 }
 
 /// Bytes of one cell; `None` if it is missing.
-fn one(array: &Array, field: &Field, selection: &tesseral::Selection) -> Result<Option<Vec<u8>>> {
+fn cell_bytes(array: &Array, field: &Field, selection: &tesseral::Selection) -> Result<Option<Vec<u8>>> {
     if field.dtype == DType::Bitmask {
         let bits = tesseral_engine::read_bits(array.handle(), &array.request(selection), array.options())?;
         return Ok(Some(bits));
@@ -173,14 +174,14 @@ pub(crate) fn points(shared: &Shared, query: &RowParameters, cancel: Cancel) -> 
                 more = true;
                 break 'batches;
             }
-            let of = |column: Column| {
+            let value_of = |column: Column| {
                 let at = batch.columns.iter().position(|(own, _)| *own == column)?;
                 let field = &fields[columns.iter().position(|own| *own == column)?];
                 let cells = &batch.columns[at].1;
                 if cells.is_valid(row) { number(column, field, cells.get(row)) } else { None }
             };
-            let (Some(x), Some(y)) = (of(columns[0]), of(columns[1])) else { continue };
-            let value = of(columns[2]).map_or(Json::Null, |(value, _)| float(value));
+            let (Some(x), Some(y)) = (value_of(columns[0]), value_of(columns[1])) else { continue };
+            let value = value_of(columns[2]).map_or(Json::Null, |(value, _)| float(value));
             out.push(json!([float(x.0), float(y.0), value, x.1, y.1]));
         }
     }

@@ -1,4 +1,4 @@
-//! Who may ask: requests need the token of the server and must name its host.
+//! Access control: requests need the token of the server and must name its host.
 //!
 //! The token stops other users of the machine and pages of other sites; the check of the host stops sites whose name resolves to this
 //! machine (DNS rebinding). The policy of the page allows its own scripts and styles alone, so that text from a file never runs.
@@ -109,7 +109,7 @@ impl Guard {
 
 /// Rejects requests from elsewhere, and adds the policy to every answer.
 pub(crate) async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
-    let mut response = match judge(&guard, &request) {
+    let mut response = match check_access(&guard, &request) {
         Ok(None) => next.run(request).await,
         Ok(Some(response)) => response,
         Err((status, text)) => (status, text).into_response(),
@@ -129,12 +129,12 @@ pub(crate) async fn check(State(guard): State<Arc<Guard>>, request: Request, nex
 }
 
 /// The answer to a request that does not reach the data, if there is one.
-fn judge(guard: &Guard, request: &Request) -> Result<Option<Response>, (StatusCode, &'static str)> {
+fn check_access(guard: &Guard, request: &Request) -> Result<Option<Response>, (StatusCode, &'static str)> {
     if !guard.knows_host(request.headers()) {
-        return Err((StatusCode::MISDIRECTED_REQUEST, "this server does not serve that host\n"));
+        return Err((StatusCode::MISDIRECTED_REQUEST, "unknown host name\n"));
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return Err((StatusCode::METHOD_NOT_ALLOWED, "this server only reads\n"));
+        return Err((StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are supported\n"));
     }
     if request.uri().path_and_query().is_none_or(|target| target.as_str().len() > TARGET) {
         return Err((StatusCode::URI_TOO_LONG, "the request is too long\n"));
@@ -150,7 +150,7 @@ fn judge(guard: &Guard, request: &Request) -> Result<Option<Response>, (StatusCo
         return Ok(Some((StatusCode::SEE_OTHER, headers).into_response()));
     }
     if matches!(site, Some("cross-site" | "same-site")) {
-        return Err((StatusCode::FORBIDDEN, "requests of other sites are not answered\n"));
+        return Err((StatusCode::FORBIDDEN, "cross-site requests are rejected\n"));
     }
     if !guard.knows_token(request.headers()) {
         let text = "missing or wrong token: open the address that was printed when the server started\n";

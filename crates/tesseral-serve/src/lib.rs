@@ -5,7 +5,7 @@
 //!
 //! | module | task |
 //! |---|---|
-//! | [`guard`] | who may ask: token, host, headers of answers |
+//! | [`guard`] | access control: token, host, response headers |
 //! | `work` | how many requests run at a time; cancellation |
 //! | `sources` | opened containers, also at earlier times |
 //! | `view` | the cells that a request names |

@@ -1,4 +1,4 @@
-//! The server over its own connections: who may ask, and the answers for arrays of every kind.
+//! The server over its own connections: access control, and the responses for arrays of every kind.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::{Read, Write};

@@ -199,7 +199,7 @@ pub trait Store: Debug + Send + Sync {
     /// # Errors
     /// As [`read_many`](Self::read_many), except `NotFound`.
     fn read_existing(&self, reads: &[(&str, ByteRange)]) -> Result<Vec<Option<ObjectBytes>>> {
-        let one = |(object, part): &(&str, ByteRange)| match self.len(object) {
+        let read_part = |(object, part): &(&str, ByteRange)| match self.len(object) {
             Ok(len) => {
                 let range = part.within(len);
                 let start = range.start;
@@ -211,7 +211,7 @@ pub trait Store: Debug + Send + Sync {
             Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => Ok(None),
             Err(e) => Err(e),
         };
-        reads.iter().map(one).collect()
+        reads.iter().map(read_part).collect()
     }
 
     /// Returns the entity tag of an object whose length or bytes were asked for before, if it identifies the content.

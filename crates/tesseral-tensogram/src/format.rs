@@ -66,7 +66,7 @@ impl Format for TensogramFormat {
     }
 
     fn holds(&self) -> Holds {
-        fn held(value: &Value) -> Option<Value> {
+        fn read_back(value: &Value) -> Option<Value> {
             CborItem::from_value(value).ok().map(|item| item.to_value())
         }
         Holds {
@@ -78,12 +78,12 @@ impl Format for TensogramFormat {
             chunks: false,
             attribute: |name, value| {
                 (name != RESERVED && name != VARIABLE_NAME && !DERIVED.contains(&name))
-                    .then(|| held(value))?
+                    .then(|| read_back(value))?
             },
             ordered: false,
             // These keys have a meaning of their own in a message.
             container_attribute: |name, value| {
-                (![RESERVED, BASE, EXTRA, HISTORY, "version"].contains(&name)).then(|| held(value))?
+                (![RESERVED, BASE, EXTRA, HISTORY, "version"].contains(&name)).then(|| read_back(value))?
             },
             labels: LABELS,
             ..Holds::DENSE

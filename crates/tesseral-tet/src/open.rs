@@ -94,7 +94,7 @@ impl TetCatalog {
         let layout = &self.layout;
         let digest = layout.json().and_then(|json| json.digests_ref?.statistics);
         let absent = |detail: &str, offset: Option<u64>| match digest {
-            // The footer says that they exist.
+            // The footer declares them.
             Some(_) => Err(Error::corrupt("statistics region", &layout.object, offset, detail.to_owned())),
             None => Ok(None),
         };

@@ -57,7 +57,7 @@ impl<'a> FileBytes<'a> {
         Self { object: "the bytes".to_owned(), len: bytes.len() as u64, bytes: SourceBytes::Slice(bytes) }
     }
 
-    /// Returns whether bytes are at hand without a read.
+    /// Returns whether bytes are available without a read.
     pub(crate) fn is_resident(&self) -> bool {
         !matches!(self.bytes, SourceBytes::Windows { .. })
     }

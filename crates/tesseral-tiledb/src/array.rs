@@ -228,7 +228,7 @@ impl ArraySource for TileDbArray {
         } else {
             crate::plan::plan(self, &reader, request)
         };
-        Planned::of(plan.map_err(|e| e.in_array(&self.schema.name)), rounds)
+        Planned::from_rounds(plan.map_err(|e| e.in_array(&self.schema.name)), rounds)
     }
 
     fn divide(&self, request: &Request) -> Result<Vec<Request>> {

@@ -75,7 +75,7 @@ fn open_array(
     if (&attribute.name, attribute.datatype, attribute.values)
         != (&label.attribute, label.datatype, label.values)
     {
-        return Err(corrupt("its array has another attribute than the schema names"));
+        return Err(corrupt("its array does not have the attribute that the schema names"));
     }
     let fragments = listing.fragments(metadata)?;
     let mut opened = listing.described(metadata, Arc::clone(reader), &label.name)?;

@@ -1,7 +1,7 @@
 //! Portions of arrays of very many fragments.
 //!
 //! An open fragment takes some kilobytes. Of arrays with more than a few thousand of them only the box of each fragment is kept, and
-//! an operation that goes through the array part by part opens the fragments of one part at a time.
+//! an operation that reads the array part by part opens the fragments of one part at a time.
 
 use std::cmp::Ordering;
 

@@ -395,7 +395,7 @@ impl ArraySource for ZarrArray {
     }
 
     fn plan(&self, request: &Request, rounds: &Arc<Rounds>) -> Result<Planned> {
-        Planned::of(self.chunk_plan(request, rounds), rounds)
+        Planned::from_rounds(self.chunk_plan(request, rounds), rounds)
     }
 
     fn recipe(&self) -> Option<Vec<u8>> {

@@ -20,7 +20,7 @@ use crate::write::{HISTORY, OPTIONS, ZarrWriter};
 pub struct ZarrFormat;
 
 /// An attribute as it reads back.
-fn held(name: &str, value: &Value) -> Option<Value> {
+fn read_back(name: &str, value: &Value) -> Option<Value> {
     if [DIMENSION_KEY, HISTORY].contains(&name) {
         return None;
     }
@@ -59,8 +59,8 @@ impl Format for ZarrFormat {
     fn holds(&self) -> Holds {
         Holds {
             cells: |dtype, cell| dtype::names(dtype, cell).is_some(),
-            attribute: held,
-            container_attribute: held,
+            attribute: read_back,
+            container_attribute: read_back,
             groups: true,
             labels: 0,
             ..Holds::DENSE

@@ -205,7 +205,7 @@ impl Hierarchy<'_> {
     }
 }
 
-/// Rejects paths that are no member of the hierarchy.
+/// Rejects paths that are not members of the hierarchy.
 fn check_member(path: &str, object: &str, options: &OpenOptions) -> Result<()> {
     if path.is_empty() {
         return Err(damaged(object, "invalid path \"\""));

@@ -67,7 +67,7 @@ pub(crate) fn encode<'a>(cells: impl ExactSizeIterator<Item = &'a [u8]>, out: &m
 /// Appends fixed-length UTF-32 text, little-endian and padded with NUL.
 ///
 /// # Errors
-/// `Codec` for numbers that are no characters.
+/// `Codec` for numbers that are not characters.
 pub(crate) fn decode_utf32(
     src: &[u8],
     size: usize,

@@ -206,7 +206,7 @@ impl ZarrWriter {
     }
 }
 
-/// Rejects names that are no paths of nodes.
+/// Rejects names that are not paths of nodes.
 fn check_name(path: &str) -> Result<()> {
     let reserved = [V3, V2_ARRAY, V2_GROUP, V2_ATTRIBUTES, V2_CONSOLIDATED];
     let valid = |part: &str| {

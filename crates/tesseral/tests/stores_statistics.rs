@@ -129,7 +129,7 @@ fn every_flip_of_statistics_is_harmless_and_found() {
         let mut reported = false;
         format
             .audit(memory(&damaged.into()), &tesseral_format::AuditOptions::default(), &mut |finding| {
-                // Another version is no damage.
+                // Another version is not damage.
                 reported |= !finding.ok || finding.detail.contains("ignored");
             })
             .unwrap();

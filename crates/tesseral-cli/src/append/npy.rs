@@ -27,7 +27,7 @@ pub(super) fn write(
     let array = source.array_at(0)?;
     let refuse = |detail: String| Error::invalid(format!("{}: {detail}", path.display()));
     let [field] = schema.fields.as_slice() else {
-        return Err(refuse(format!("the file has one field, the array has {}", schema.fields.len())).into());
+        return Err(refuse(format!("the input has one field, the array has {}", schema.fields.len())).into());
     };
     let found = array.selected_field();
     let mut shape: Vec<u64> = array.schema().shape().unwrap_or_default().to_vec();

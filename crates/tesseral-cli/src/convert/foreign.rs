@@ -96,7 +96,7 @@ fn report(
     }
     if digests_lost {
         crate::error::report(&format!(
-            "note: the digests of {} are lost: .{to} files carry none\n",
+            "note: .{to} files have no digests; those of {} are lost\n",
             escape(&input)
         ));
     }

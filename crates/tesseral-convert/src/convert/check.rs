@@ -50,7 +50,7 @@ pub(crate) fn check(
             if planned.bound.is_some() {
                 check_declared(field, ours, theirs).map_err(|cell| {
                     let at = position(&tesseral_core::Selection::from_region(&region), cell);
-                    let feature = format!("packing cell {at:?}, which becomes a declared missing value");
+                    let feature = format!("packing cell {at:?}: it becomes a declared missing value");
                     Error::unsupported(feature).in_array(&schema.name).hint("allow a smaller error")
                 })?;
             }
@@ -65,7 +65,7 @@ pub(crate) fn check(
                 let detail = format!("cell {at:?} of {:?} differs from the source", field.name);
                 return Err(Error::corrupt("the output", output.location(), None, detail)
                     .in_array(&schema.name)
-                    .hint("nothing was published; the cause is the machine or a codec"));
+                    .hint("nothing was published; the machine or a codec is at fault"));
             }
         }
     }

@@ -115,7 +115,7 @@ impl FeedColumn {
                 && !self.is_declared(&value)
             {
                 let what = format!(
-                    "the cell {} has the value {value}, which replaces missing cells",
+                    "the cell {} already holds {value}, the value for missing cells",
                     place(i as u64)
                 );
                 return Err(Error::unsupported(what));
@@ -171,7 +171,7 @@ fn stand_in(cells: &mut Cells, value: &Scalar, declared: bool, place: impl Fn(u6
             && (*cell == *filled || numeric && missing::same(&Scalar::from_le_bytes(dtype, cell)?, value))
         {
             let what =
-                format!("the cell {} has the value {value}, which replaces missing cells", place(i as u64));
+                format!("the cell {} already holds {value}, the value for missing cells", place(i as u64));
             return Err(Error::unsupported(what).hint(Advice::OtherFillValue));
         }
     }

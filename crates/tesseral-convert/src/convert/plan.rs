@@ -124,7 +124,7 @@ impl ConvertPlan {
         }
         check_plan(source, options)?;
         let mut variables = Variables::select(source, &options.arrays)?;
-        // Cells that share bytes are no cells of other formats: Booleans are.
+        // Cells that share bytes are not cells of other formats: Booleans are.
         for variable in &mut variables.list {
             if variable.array.selected_field().dtype == DType::Bitmask {
                 variable.array = variable.array.clone().physical();
@@ -661,9 +661,9 @@ fn absent(
         return Ok(MissingPolicy::Null);
     }
     let value = field.missing.first().or(field.fill.as_ref()).and_then(|fill| cast_scalar(fill, dtype));
-    value.map(MissingPolicy::Value).ok_or_else(|| {
-        Error::unsupported(format!("cells that are not there, as {dtype}")).hint(Advice::FillValue)
-    })
+    value
+        .map(MissingPolicy::Value)
+        .ok_or_else(|| Error::unsupported(format!("unwritten cells as {dtype}")).hint(Advice::FillValue))
 }
 
 /// The fill value, unless it is the format's default.

@@ -37,7 +37,7 @@ const SEASONS: [&str; 4] = ["DJF", "MAM", "JJA", "SON"];
 
 impl TimePart {
     /// The number of the part of a time. Numbers order as the parts do; seasons are 0 to 3 from December on.
-    pub fn of(self, time: &CivilTime, calendar: Calendar) -> i64 {
+    pub fn index(self, time: &CivilTime, calendar: Calendar) -> i64 {
         match self {
             Self::Year => time.year,
             Self::Month => i64::from(time.month),

@@ -192,7 +192,7 @@ fn parts_of_times_in_every_calendar() {
     let at = |units: &str, calendar: &str, count: i64| {
         let units = TimeUnits::parse(units, Some(calendar)).unwrap().unwrap();
         let time = units.of_integer(count).unwrap();
-        let part = |part: TimePart| part.text(part.of(&time, units.calendar()));
+        let part = |part: TimePart| part.text(part.index(&time, units.calendar()));
         [
             TimePart::Year,
             TimePart::Month,

@@ -327,11 +327,11 @@ mod tests {
 
     #[test]
     fn values_of_a_dtype_are_the_nearest() {
-        let of = |dtype, text| Condition::value_of(dtype, text);
-        assert_eq!(of(DType::Float32, "-9999.9"), Some(Scalar::from_element(-9999.9_f32)));
-        assert_eq!(of(DType::Int16, "5.0"), Some(Scalar::from_element(5_i16)));
+        let value_of = |dtype, text| Condition::value_of(dtype, text);
+        assert_eq!(value_of(DType::Float32, "-9999.9"), Some(Scalar::from_element(-9999.9_f32)));
+        assert_eq!(value_of(DType::Int16, "5.0"), Some(Scalar::from_element(5_i16)));
         assert_eq!(
-            (of(DType::Int16, "5.5"), of(DType::Int16, "70000"), of(DType::Float32, "x")),
+            (value_of(DType::Int16, "5.5"), value_of(DType::Int16, "70000"), value_of(DType::Float32, "x")),
             (None, None, None)
         );
     }

@@ -130,7 +130,7 @@ impl<'a> Claim<'a> {
             Err(e) if matches!(e.kind(), ErrorKind::InvalidRequest { .. }) => {
                 let what = format!("{output} is being created by another process");
                 let hint = format!(
-                    "if no process is running, {} is left of one that ended: remove it",
+                    "if no process is running, {} is a leftover of an interrupted writer: remove it",
                     store.location()
                 );
                 return Err(Error::invalid(what).hint(hint));
@@ -142,7 +142,8 @@ impl<'a> Claim<'a> {
             Err(e) if matches!(e.kind(), ErrorKind::InvalidRequest { .. }) => Ok(claim),
             Err(e) => Err(e),
             Ok(()) => {
-                let what = format!("creating {output}: the server ignores the conditions of puts");
+                let what =
+                    format!("creating {output} without overwriting: the server ignores conditional puts");
                 Err(Error::unsupported(what).hint(Advice::Overwrite))
             }
         }

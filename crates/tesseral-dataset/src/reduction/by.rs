@@ -12,7 +12,7 @@ use crate::Array;
 /// Assigns the selected positions of an axis, whose labels have been read, to groups. Positions without a time are in no group.
 ///
 /// # Errors
-/// `InvalidRequest` if the coordinates are no times; `Limit` if there are too many positions for the memory limit.
+/// `InvalidRequest` if the coordinates are not times; `Limit` if there are too many positions for the memory limit.
 pub fn time_groups(
     array: &Array,
     axis: usize,
@@ -22,7 +22,7 @@ pub fn time_groups(
     let (dim, slice) = (&array.schema().dims[axis], selection.slices()[axis]);
     if !dim.counts_time() {
         let detail =
-            format!("the coordinates of dimension {:?} are no times, so that they have no {part}", dim.name);
+            format!("the coordinates of dimension {:?} are not times: they have no {part}", dim.name);
         return Err(Error::invalid(detail).in_array(array.name()));
     }
     let count = usize::try_from(slice.count()).unwrap_or(usize::MAX);
@@ -31,7 +31,7 @@ pub fn time_groups(
     let mut parts: Vec<Option<i64>> = alloc::with_capacity("the groups of positions", count)?;
     for i in 0..slice.count() {
         let time = dim.civil(slice.start + i * slice.step);
-        parts.push(time.map(|(time, calendar)| part.of(&time, calendar)));
+        parts.push(time.map(|(time, calendar)| part.index(&time, calendar)));
     }
     let mut groups: BTreeMap<i64, u64> = parts.iter().flatten().map(|number| (*number, 0)).collect();
     groups.values_mut().zip(0..).for_each(|(slot, number)| *slot = number);

@@ -229,7 +229,9 @@ impl<'a> AxisCoordinates<'a> {
             return Err(self.invalid_selection("missing value after `~`"));
         }
         if matches!(self.coordinates, Coordinates::Words(_)) {
-            return Err(self.invalid_selection("the labels are words, which have no distance: use `@`"));
+            return Err(self.invalid_selection(
+                "the nearest label requires numbers or dates, the labels are text: use `@`",
+            ));
         }
         let bound = self.bound(text)?;
         let mut best: Option<(Distance, u64)> = None;

@@ -34,7 +34,7 @@ fn range(dim: &Dimension, argument: &str, wanted: AxisSelector<'_>) -> Result<(S
     match wanted {
         AxisSelector::Position(_) | AxisSelector::Positions { .. } => positions(dim, argument, wanted),
         AxisSelector::Nearest(_) => Err(Error::invalid(format!(
-            "{argument:?}: cells of a sparse array are anywhere, so that none is the nearest coordinate"
+            "{argument:?}: selecting the nearest coordinate requires a dense array"
         ))
         .hint("select a range instead, as in `dim=a..b`")),
         AxisSelector::Value("") => Err(Error::invalid(format!("{argument:?}: missing value after `@`"))),

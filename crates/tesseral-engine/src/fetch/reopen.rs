@@ -56,7 +56,11 @@ fn needs(container: &dyn ContainerSource, object: &str) -> bool {
 }
 
 /// Converts an error about a missing object according to a new listing: the source is out of date, or the object is lost.
-pub fn judge(error: Error, location: &str, reopen: &dyn Fn() -> Result<Arc<dyn ContainerSource>>) -> Error {
+pub fn missing_or_stale(
+    error: Error,
+    location: &str,
+    reopen: &dyn Fn() -> Result<Arc<dyn ContainerSource>>,
+) -> Error {
     match (missing(&error), object(&error)) {
         (Some(name), Some(object)) => match reopen() {
             Ok(fresh) if !needs(&*fresh, name) => Error::stale(location, object),
@@ -114,7 +118,7 @@ impl Origin {
         let location = old.store().location();
         let container = match (self.reopen)() {
             Ok(container) => container,
-            Err(_) => return Err(judge(error, location, &*self.reopen)),
+            Err(_) => return Err(missing_or_stale(error, location, &*self.reopen)),
         };
         let index = (0..container.len()).find(|index| container.name(*index) == self.name);
         let Some(index) = index else { return Err(Error::stale(location, object)) };
@@ -158,7 +162,7 @@ impl Handle {
                 origin.hand_out();
                 Ok(value)
             }
-            Err(error) => Err(judge(error, self.store().location(), &*origin.reopen)),
+            Err(error) => Err(missing_or_stale(error, self.store().location(), &*origin.reopen)),
         }
     }
 

@@ -88,7 +88,7 @@ impl Rows<'_> {
         Ok(self.outcome(condition)?.yes)
     }
 
-    /// Where a condition holds and where it fails. Of a missing cell a comparison does neither, and so does what is made of it.
+    /// Where a condition holds and where it fails. A comparison with a missing cell does neither, and so does an expression that contains it.
     fn outcome(&self, condition: &Condition) -> Result<Outcome> {
         let constant = |yes: u8, no: u8| Outcome { yes: vec![yes; self.len()], no: vec![no; self.len()] };
         Ok(match condition {

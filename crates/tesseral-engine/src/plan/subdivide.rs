@@ -409,7 +409,7 @@ fn all_narrow(handle: &Handle, request: &Request, chunks: &[PlannedChunk]) -> Re
 fn first_chunks(
     handle: &Handle,
     request: &Request,
-    judge: impl Fn(&Handle, &[PlannedChunk]) -> Result<bool>,
+    accept: impl Fn(&Handle, &[PlannedChunk]) -> Result<bool>,
 ) -> Result<bool> {
     let Some(selection) = request.selection().filter(|selection| selection.cells() != Some(0)) else {
         return Ok(false);
@@ -419,6 +419,6 @@ fn first_chunks(
     let target = Target::Cells(Selection::new(slices, &bounds)?);
     handle.restartable(|handle| {
         let chunks = handle.plan(&Request { target: target.clone(), ..request.clone() })?.chunks;
-        if chunks.is_empty() { Ok(false) } else { judge(handle, &chunks) }
+        if chunks.is_empty() { Ok(false) } else { accept(handle, &chunks) }
     })
 }

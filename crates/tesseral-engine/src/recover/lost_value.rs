@@ -123,7 +123,7 @@ fn candidates(field: &Field) -> Vec<Scalar> {
             integers(&[low, high, low + 1, high - 1, -9999, -1, high / 2, 0])
         }
         Class::Text if field.cell == CellLen::Var => Scalar::from_le_bytes(dtype, &[]).into_iter().collect(),
-        // Not every one of two truth values, of complex numbers or of fixed texts can be declared.
+        // Not every one of two Booleans, of complex numbers or of fixed texts can be declared.
         _ => Vec::new(),
     };
     if dtype.class() == Class::UInt && dtype != DType::Bool {

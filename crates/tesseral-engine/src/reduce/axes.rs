@@ -158,7 +158,7 @@ fn reduce_along(
             cells,
             prepared.plan.chunks.len() as u64,
         )
-        .hint("select a part of the array that was written"));
+        .hint("select a written part of the array"));
     }
     // Every segment of a stack has its own states, which are merged afterwards.
     let most = options.memory.map_or(SEGMENTS, |memory| (memory / states.max(1) / 4).clamp(1, SEGMENTS));

@@ -233,8 +233,7 @@ impl Writer for ModelWriter {
         let mut spec = Cow::Borrowed(spec);
         let name = spec.schema.name.clone();
         if self.coordinates.iter().any(|(_, array)| array.name == name) {
-            let detail =
-                "the coordinates came with another array already: declare them first, or give no labels";
+            let detail = "the coordinates were already written with another array: declare them first, or omit the labels";
             return Err(Error::invalid(detail).in_array(&name));
         }
         let mut taken = Vec::new();

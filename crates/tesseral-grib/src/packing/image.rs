@@ -34,7 +34,7 @@ pub(super) fn jpeg2000(data: &[u8], scale: &Scale, bits: u32, out: &mut [[u8; 8]
     let decoded = image.decode(&mut context).map_err(|e| fault(JPEG, e.to_string()))?;
     let samples = match decoded.components() {
         [component] if component.samples().len() == out.len() => component.samples(),
-        _ => return Err(fault(JPEG, "the image has not one sample per value")),
+        _ => return Err(fault(JPEG, "the image has several samples per pixel")),
     };
     for (out, sample) in out.iter_mut().zip(samples) {
         *out = scale.value(f64::from(sample.round_ties_even()));

@@ -9,7 +9,7 @@ pub(super) const LEN: usize = 4;
 /// Verifies the checksum and returns the data before it.
 pub(super) fn check(src: &[u8]) -> Result<&[u8]> {
     let Some((data, stored)) = src.split_last_chunk::<LEN>() else {
-        return Err(Error::codec("fletcher32", format!("{} bytes have no room for a checksum", src.len())));
+        return Err(Error::codec("fletcher32", format!("{} bytes are too short for a checksum", src.len())));
     };
     let (stored, computed) = (u32::from_le_bytes(*stored), Checksum::Fletcher32.compute(data));
     // HDF5 before 1.6.3 swapped the bytes of each half on little-endian machines.

@@ -21,7 +21,7 @@ fn is_text(value: &Value) -> bool {
     matches!(value, Value::Text(text) if !text.contains('\0'))
 }
 
-/// Numbers as they read back: a single one is no list.
+/// Numbers as they read back: a single one is not a list.
 fn numbers(dtype: DType, bytes: &[u8]) -> Option<Value> {
     if !is_number(dtype) || bytes.len() > INLINE {
         return None;
@@ -48,7 +48,7 @@ fn uniform(values: &[Value]) -> Option<Value> {
 }
 
 /// An attribute as it reads back; `None` if it cannot be stored.
-pub(crate) fn held(name: &str, value: &Value) -> Option<Value> {
+pub(crate) fn read_back(name: &str, value: &Value) -> Option<Value> {
     let reserved =
         HIDDEN.contains(&name) || name.is_empty() || name.len() > NAME || name.contains(['/', '\0']);
     if reserved {
@@ -72,17 +72,17 @@ pub(crate) fn held(name: &str, value: &Value) -> Option<Value> {
     }
 }
 
-/// Adds attributes that [can be stored](held) to an object.
+/// Adds attributes that [can be stored](read_back) to an object.
 pub(super) fn write(
     header: &mut ObjectHeader,
     attributes: &Attributes,
     heap: &mut HeapBuilder,
     base: u64,
 ) -> Result<()> {
-    attributes.iter().try_for_each(|(name, value)| one(header, name, value, heap, base))
+    attributes.iter().try_for_each(|(name, value)| write_attribute(header, name, value, heap, base))
 }
 
-fn one(
+fn write_attribute(
     header: &mut ObjectHeader,
     name: &str,
     value: &Value,
@@ -147,14 +147,14 @@ mod tests {
             Value::Numbers { dtype: DType::Int16, bytes: vec![] },
         ];
         for value in same {
-            assert_eq!(held("a", &value).as_ref(), Some(&value));
+            assert_eq!(read_back("a", &value).as_ref(), Some(&value));
         }
         let one = Value::Numbers { dtype: DType::Int16, bytes: vec![1, 0] };
-        assert_eq!(held("a", &one), Some(Value::Scalar(Scalar::from_element(1_i16))));
-        assert_eq!(held("a", &list(&[text("a")])), Some(text("a")));
-        assert_eq!(held("a", &Value::Bool(true)), Some(Value::Scalar(Scalar::from_element(1_i8))));
+        assert_eq!(read_back("a", &one), Some(Value::Scalar(Scalar::from_element(1_i16))));
+        assert_eq!(read_back("a", &list(&[text("a")])), Some(text("a")));
+        assert_eq!(read_back("a", &Value::Bool(true)), Some(Value::Scalar(Scalar::from_element(1_i8))));
         let ints = list(&[Value::Int(1), Value::Int(2)]);
-        assert!(matches!(held("a", &ints), Some(Value::Numbers { dtype: DType::Int64, .. })));
+        assert!(matches!(read_back("a", &ints), Some(Value::Numbers { dtype: DType::Int64, .. })));
         let none = [
             text("a\0b"),
             Value::Null,
@@ -165,10 +165,10 @@ mod tests {
             Value::Numbers { dtype: DType::UInt8, bytes: vec![0; 70_000] },
         ];
         for value in none {
-            assert_eq!(held("a", &value), None);
+            assert_eq!(read_back("a", &value), None);
         }
         for name in ["", "CLASS", "_Netcdf4Dimid", "a/b"] {
-            assert_eq!(held(name, &text("a")), None);
+            assert_eq!(read_back(name, &text("a")), None);
         }
     }
 }

@@ -98,11 +98,11 @@ impl FileDimensions {
     /// The dimension of a name: that of the group, or the nearest around it if it has the same length and no coordinate of the
     /// group belongs to another.
     fn find(&self, group: &str, name: &str, extent: u64, variable: Option<usize>) -> Option<usize> {
-        let of = |group: &str| self.by_group.get(&(group.to_owned(), name.to_owned())).copied();
+        let scale_in = |group: &str| self.by_group.get(&(group.to_owned(), name.to_owned())).copied();
         let outer = |_: &()| variable.is_none() && !group.is_empty();
-        of(group).or_else(|| {
+        scale_in(group).or_else(|| {
             Some(()).filter(outer)?;
-            let found = groups_around(group).chain([""]).find_map(of)?;
+            let found = groups_around(group).chain([""]).find_map(scale_in)?;
             (self.list[found].extent == extent).then_some(found)
         })
     }
@@ -114,7 +114,7 @@ impl FileDimensions {
         number
     }
 
-    /// The name of the dataset of an array in its group: another one beside a dimension that it is no coordinate of.
+    /// The name of the dataset of an array in its group: another one beside a dimension that it is not a coordinate of.
     pub(super) fn link(&self, arrays: &[DatasetWrite], number: usize) -> String {
         let (group, own) = split(&arrays[number].name);
         match self.by_group.get(&(group.to_owned(), own.to_owned())) {

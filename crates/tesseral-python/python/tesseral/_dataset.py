@@ -22,7 +22,7 @@ from ._write import Session, WritableArray, create
 # Keys of `encoding`: how CF stores the values of a variable, the extents of its chunks, and its codec.
 _CF = {"_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "units", "calendar", "dtype", "coordinates"}
 _KNOWN = _CF | set(xr.conventions.CF_RELATED_DATA) | {"chunksizes", "codec"}
-# Keys of an encoding that ask for numbers in place of datetime64 and timedelta64 values.
+# Keys of an encoding that select numbers instead of datetime64 and timedelta64 values.
 _TIME = {"units", "calendar", "dtype", "scale_factor", "add_offset", "_FillValue", "missing_value"}
 # The attribute that holds the dtype of fixed-width text, which is stored as text of variable length.
 TEXT_DTYPE = "_NumpyDtype"

@@ -227,7 +227,7 @@ def dataset(
 
     Columns are the coordinates of the dimensions, other coordinates, and the data variables of the root or a `group`, or the named
     `variables`. Values are physical, times are timestamps, missing cells are nulls. Variables of a dense table have the dimensions of one of
-    them; the cells of a sparse array are a table of their own. Cells of several values and complex numbers are no columns.
+    them; the cells of a sparse array are a table of their own. Cells of several values and complex numbers are not columns.
 
     A fragment has `nbytes` of cells of whole chunks. Other options are those of `open`.
 

@@ -54,7 +54,7 @@ def question(
     range: tuple[float, float] | None = None,
     sketch: float | None = None,
 ) -> dict[str, Any]:
-    """A question to the engine; the same arguments for every way to ask."""
+    """A statistics query; the same arguments for every entry point."""
     names = [what] if isinstance(what, str) else list(what)
     numbers = [None] if q is None else [float(one) for one in np.ravel(q)]
     if where is not None and not isinstance(where, str):

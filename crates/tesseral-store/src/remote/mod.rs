@@ -186,7 +186,7 @@ impl RemoteStore {
     fn receive(&self, object: &str, answer: Answer, keep: bool) -> Result<ObjectBytes> {
         let part = match answer.map_err(|e| self.failed("read", object, &e))? {
             Response::Part(part) => part,
-            _ => return Err(Error::internal("the answer to another request")),
+            _ => return Err(Error::internal("response to a different request")),
         };
         let mut known = self.known();
         let pieces = self.admitted(&mut known, object, &part.meta)?;
@@ -313,7 +313,7 @@ impl RemoteStore {
         let answer = answer.ok_or_else(|| Error::internal("no answer"))?;
         let entries = match answer.map_err(|e| self.failed("list", folder, &e))? {
             Response::Entries(entries) => entries,
-            _ => return Err(Error::internal("the answer to another request")),
+            _ => return Err(Error::internal("response to a different request")),
         };
         let mut known = self.known();
         for entry in &entries {
@@ -417,7 +417,7 @@ impl RemoteStore {
             }
             found[i] = Some(bytes);
         }
-        let unanswered = || Err(Error::internal("a read without an answer"));
+        let unanswered = || Err(Error::internal("a read without a response"));
         Ok(found.into_iter().map(|bytes| bytes.unwrap_or_else(unanswered)).collect())
     }
 
@@ -452,7 +452,7 @@ impl RemoteStore {
                 self.admitted(&mut self.known(), object, &meta)?;
                 Ok(meta.size)
             }
-            _ => Err(Error::internal("the answer to another request")),
+            _ => Err(Error::internal("response to a different request")),
         }
     }
 

@@ -174,7 +174,7 @@ pub(crate) async fn marked(
     Ok(all)
 }
 
-/// Removes objects; those that do not exist are no errors.
+/// Removes objects; those that do not exist are not errors.
 pub(crate) async fn remove(client: Arc<dyn ObjectStore>, paths: Vec<Path>) -> Result<()> {
     for path in paths {
         match client.delete(&path).await {

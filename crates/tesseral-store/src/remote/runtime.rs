@@ -53,5 +53,5 @@ pub(crate) fn wait<T: Send + 'static>(future: impl Future<Output = T> + Send + '
         // The receiver waits below, so that sending cannot fail.
         let _ = send.send(future.await);
     });
-    receive.recv().map_err(|_| Error::internal("a request ended without an answer"))
+    receive.recv().map_err(|_| Error::internal("a request ended without a response"))
 }

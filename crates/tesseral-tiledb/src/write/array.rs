@@ -109,7 +109,7 @@ impl DenseWrite {
         let count = cells.cells().unwrap_or(u64::MAX);
         let tile =
             self.geometry.tile(coords).ok_or_else(|| Error::internal("tile coordinates exceed 2^64"))?;
-        if let (Some(ordered), [values]) = (OrderedValues::of(&self.schema.wire), columns) {
+        if let (Some(ordered), [values]) = (OrderedValues::from_schema(&self.schema.wire), columns) {
             let ends = ordered.check_tile(values)?;
             let number = self.geometry.number(&self.placement, coords);
             self.state().ends.extend(number.zip(ends));
@@ -165,7 +165,7 @@ impl DenseWrite {
             let missing = all - stored - state.waiting.len() as u64;
             return Err(Error::invalid(format!("{missing} of {all} chunks are missing")).in_chunk(&coords));
         }
-        if let Some(ordered) = OrderedValues::of(&self.schema.wire) {
+        if let Some(ordered) = OrderedValues::from_schema(&self.schema.wire) {
             ordered.check_tiles(state.ends.values())?;
         }
         fragment.finish(Some(self.domain.clone()), self.geometry.cells)?;

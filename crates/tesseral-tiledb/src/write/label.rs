@@ -95,7 +95,7 @@ pub(crate) struct OrderedValues<'a> {
 
 impl<'a> OrderedValues<'a> {
     /// The ordered attribute of an array of one dimension.
-    pub(crate) fn of(schema: &'a Schema) -> Option<Self> {
+    pub(crate) fn from_schema(schema: &'a Schema) -> Option<Self> {
         let ([_], [attribute]) = (schema.dims.as_slice(), schema.attributes.as_slice()) else { return None };
         (attribute.order != 0).then_some(Self { attribute })
     }

@@ -10,7 +10,7 @@
 //! otherwise split each cell at 2^h, h = top + log - 53 (see `split`):
 //!     the sum of the high parts is exact by the choice of h, that of the rests if (h - 1) + log - low <= 53
 //!                                                                                 (nearly all float64 data)
-//! otherwise split the rests once more; otherwise add the integers of all cells to limbs
+//! otherwise split the remainders again; otherwise add the integers of all cells to limbs
 //! ```
 //!
 //! The two or three exact sums of a block are added to limbs, which never round.

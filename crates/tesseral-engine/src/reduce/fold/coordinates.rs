@@ -48,7 +48,7 @@ pub fn summaries_by_coordinate(
     let fold = Fold::new(vec![Reducer::Summary(wanted)], Vec::new());
     let empty = FoldState::new(&fold.reducers[0], dtype).map_err(|e| e.in_array(&schema.name))?;
     let both = Request { columns: vec![Column::Dim(dim), *column], ..request.clone() };
-    // A group is in the map, then in the result, and in a row of what is made of it.
+    // A group is in the map, then in the result, and in a row of the output.
     let group_bytes = 3 * (size_of::<(GroupKey, Scalar, FoldState)>() + 32) as u64;
     let mut slots: BTreeMap<GroupKey, (Scalar, usize)> = BTreeMap::new();
     let mut states: Vec<FoldState> = Vec::new();

@@ -209,7 +209,7 @@ pub fn ranges(
             let float = || value.as_f64().filter(|v| v.is_finite()).map(Number::Float);
             value.as_i128().map(Number::Int).or_else(float).ok_or_else(|| {
                 Error::invalid("a histogram of infinite cells requires a range")
-                    .hint("give the smallest and the largest value")
+                    .hint("set the smallest and the largest value")
             })
         };
         match (summary.min(), summary.max()) {

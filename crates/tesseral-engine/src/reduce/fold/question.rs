@@ -77,7 +77,7 @@ impl Question {
         let spread = |statistic: &Statistic| matches!(statistic, Statistic::Var | Statistic::Std);
         if self.finish.ddof != 0.0 && self.statistics.iter().any(spread) {
             return Err(Error::unsupported("weighted variances with degrees of freedom")
-                .hint("weights are no counts: a weighted variance is that of all values, with ddof 0"));
+                .hint("weights are not counts: weighted variances require ddof=0"));
         }
         if self.fold.reducers.iter().any(|reducer| matches!(reducer, Reducer::Sketch(_))) {
             return Err(Error::unsupported("weighted quantiles by a sketch"));
@@ -235,5 +235,5 @@ fn dtype(handle: &Handle, request: &Request) -> Result<DType> {
         [Column::Field(number)] => handle.schema().fields.get(usize::from(*number)).map(|field| field.dtype),
         _ => None,
     }
-    .ok_or_else(|| Error::invalid("a question is about one field"))
+    .ok_or_else(|| Error::invalid("a statistics query requires exactly one field"))
 }

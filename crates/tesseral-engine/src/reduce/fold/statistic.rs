@@ -98,7 +98,7 @@ pub enum Answer {
     Int(i128),
     /// A float.
     Float(f64),
-    /// A truth value.
+    /// A Boolean.
     Bool(bool),
     /// A cell.
     Value(Scalar),

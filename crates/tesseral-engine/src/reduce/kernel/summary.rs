@@ -294,7 +294,7 @@ impl Summary {
             let (lowest, highest) = T::WorkType::KEYS;
             !T::IS_FLOAT || (min > lowest && max < highest)
         });
-        // A stored float sum is rounded, so it is no part of an exact one. If it is finite, there are no infinities; an infinite one
+        // A stored float sum is rounded, so it is not part of an exact one. If it is finite, there are no infinities; an infinite one
         // may be an overflow, and a NaN does not determine their number.
         let exact = stats.partial_sum.as_deref().and_then(|bytes| partial_moments::<T>(bytes, valid));
         let (sum, finite_sum) = match (exact, stats.sum.exact()) {

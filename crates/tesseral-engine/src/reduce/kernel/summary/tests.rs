@@ -153,7 +153,7 @@ proptest! {
             dispatch_element!(dtype, T => check(&Naive::<T>::new(&data, None, &[]), &got), else => unreachable!());
         } else {
             prop_assert_eq!(&got, &Summary::new(dtype, wanted).unwrap());
-            // Sums of floats are rounded, and so are no part of an exact sum.
+            // Sums of floats are rounded, and so are not part of an exact sum.
             let rounded = wanted.has(StatSet::SUM) && matches!(known.sum(), Some(Sum::Float(_)));
             prop_assert!(wanted.has(StatSet::SPREAD) || rounded || known.infinities() != Some(0) || !known.sum().unwrap().to_f64().is_finite());
         }
