@@ -105,7 +105,7 @@ SUMS = re.compile(
 #: Where else cells are added, and why.
 ADDED_ELSEWHERE = {
     "crates/tesseral-tiledb/src/write/stats.rs": "sums that the format stores: rounded in the order of the cells",
-    "crates/tesseral-query/src/transform.rs": "exponentials of cells, which are no cells, in an exact sum of the engine",
+    "crates/tesseral-query/src/transform.rs": "exponentials of cells, which are not cells, in an exact sum of the engine",
 }
 COMMENT = re.compile(r"//[^\n]*")
 

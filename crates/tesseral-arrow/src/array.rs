@@ -99,7 +99,7 @@ impl ArraySource for ColumnArray {
 
     fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
         let Some([slice]) = request.selection().map(|selection| selection.slices()) else {
-            return Err(Error::internal("a request of another rank"));
+            return Err(Error::internal("a request of a different rank"));
         };
         let mut chunks = Vec::new();
         for number in table::touched_rows(&self.table.groups, slice) {

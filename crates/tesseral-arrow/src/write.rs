@@ -136,7 +136,7 @@ impl ColumnWrite {
             ColumnData::Var { validity, .. } => (&[][..], validity),
         };
         if validity.is_some() != self.nullable || validity.is_some_and(|own| own.len() as u64 != rows) {
-            return Err(self.chunks.invalid(coords, "the validity is not that of the chunk"));
+            return Err(self.chunks.invalid(coords, "the validity does not match the shape of the chunk"));
         }
         let times = if self.kind.has_nat() { values.as_chunks::<8>().0 } else { &[] };
         let is_valid = |row: usize| {
@@ -159,7 +159,7 @@ impl ColumnWrite {
     fn values<'a>(&self, coords: &[u64], values: &'a [u8], rows: u64) -> Result<Cow<'a, [u8]>> {
         let size = self.kind.field("", false).cell_size().unwrap_or(0) as u64;
         if rows.checked_mul(size) != Some(values.len() as u64) {
-            return Err(self.chunks.invalid(coords, "the values are not those of the chunk"));
+            return Err(self.chunks.invalid(coords, "the values do not match the shape of the chunk"));
         }
         match (self.kind.layout, self.kind.form) {
             (Layout::Bits, _) => {
