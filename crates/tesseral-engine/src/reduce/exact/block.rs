@@ -23,11 +23,12 @@
 //! 3. Sums have a fixed number of lanes, which are combined at the end; all of it is exact, so the number of lanes is free.
 //! 4. A product of float32 is exact in a double. One of float64 is the rounded product and its error, which a fused multiply-add
 //!    gives; both are split and summed. Where the error could underflow or the product overflow, the 106-bit integer products go to limbs.
-//! 5. NaN and infinities show in the largest cell (float32) or the sum (float64); such blocks are left to the caller.
+//! 5. Squares of float32 cells that differ by less than a factor of four are added around one of them.
+//! 6. NaN and infinities show in the largest cell (float32) or the sum (float64); such blocks are left to the caller.
 
 use multiversion::multiversion;
 
-use super::fixed::{AllLimbs, Fixed};
+use super::fixed::{AllLimbs, Fixed, parts as parts_of};
 use super::slots::SlotSums;
 use super::split::{
     Bounds, COLUMNS, Cut, First, ProductError, ROWS, RoundedProduct, carrier, exponent, growth, halve, padded,
@@ -222,9 +223,9 @@ pub(crate) fn add_block<T: Real>(block: &[T], sum: &mut Fixed, squares: Option<&
         .exact(bounds, block.len())
         .map(|[high, rest]| [high, rest, 0.0])
         .or_else(|| Cut::new(bounds, block.len()).map(|cut| cut.sums::<T, First>(block, block)));
-    match parts {
+    match &parts {
         Some(parts) if parts.iter().all(|part| part.is_finite()) => {
-            parts.into_iter().for_each(|part| sum.add_f64(part));
+            parts.iter().for_each(|part| sum.add_f64(*part));
         }
         Some(_) => return false,
         None => {
@@ -236,10 +237,69 @@ pub(crate) fn add_block<T: Real>(block: &[T], sum: &mut Fixed, squares: Option<&
             limbs.add_to(sum);
         }
     }
-    if let Some(squares) = squares {
+    if let Some(squares) = squares
+        && !parts.is_some_and(|parts| add_centered_squares(block, bounds, parts, squares))
+    {
         add_products(block, block, (bounds, bounds), squares);
     }
     true
+}
+
+/// Adds the squares of similar cells, given the parts of their sum; false, without effect, if the squares of their distances from the
+/// first one do not add up to an exact double. They need one multiplication and two additions per cell, parts of squares three more:
+///
+/// ```text
+/// Σx² = Σ(x − c)² + 2c · Σx − n · c²
+/// ```
+///
+/// Distances are multiples of 2^`low`, their squares and all sums of them multiples of 2^(2 · low). Rounding is monotonic, so no
+/// rounded square and no rounded partial sum is larger than the last sum. If that is below 2^(2 · low + 53), all are exact.
+fn add_centered_squares<T: Real>(block: &[T], bounds: Bounds, parts: [f64; 3], to: &mut Fixed) -> bool {
+    let Bounds { top, bottom, low } = bounds;
+    let cut = Cut::new(bounds.times(bounds), block.len());
+    if !T::EXACT_PRODUCT || cut == Some(Cut::Whole) || top - bottom > 2 || top + 1 - low > 53 {
+        return false;
+    }
+    let Some(center) = block.first().map(|x| x.wide()) else { return false };
+    let squares = squared_distances(block, center);
+    // In range, because cells whose products are doubles are far from the ends of the range.
+    let limit = f64::from_bits(((2 * low + 53 + 1023) as u64) << 52);
+    if squares >= limit {
+        return false;
+    }
+    to.add_f64(squares);
+    let (c, exponent) = parts_of(center);
+    for part in parts {
+        let (sum, shift) = parts_of(part);
+        let negative = center.is_sign_negative() != part.is_sign_negative();
+        to.add_wide(negative, u128::from(c) * u128::from(sum), exponent + shift + 1);
+    }
+    // 24 bits of c and at most 2^12 cells.
+    to.add_wide(true, u128::from(c) * u128::from(c) * block.len() as u128, 2 * exponent);
+    true
+}
+
+/// The sum of the squares of the distances from a center, in doubles.
+#[multiversion(targets("x86_64+avx2"))]
+fn squared_distances<T: Real>(block: &[T], center: f64) -> f64 {
+    add_squared_distances(block, center)
+}
+
+#[inline(always)]
+fn add_squared_distances<T: Real>(block: &[T], center: f64) -> f64 {
+    let mut sums = [0.0; LANES];
+    let (groups, rest) = block.as_chunks::<LANES>();
+    for group in groups {
+        for i in 0..LANES {
+            let distance = group[i].wide() - center;
+            sums[i] += distance * distance;
+        }
+    }
+    for (sum, x) in sums.iter_mut().zip(rest) {
+        let distance = x.wide() - center;
+        *sum += distance * distance;
+    }
+    halve(sums)
 }
 
 /// Bounds of all cells of some rows of at most a block, `None` if all are zeros; an outer `None` if one may be NaN or infinite.

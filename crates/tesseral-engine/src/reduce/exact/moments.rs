@@ -5,7 +5,7 @@
 
 use tesseral_core::{Element, Result};
 
-use super::block::BLOCK;
+use super::block::{BLOCK, add_products, bounds};
 use super::digits::Digits;
 use super::fixed::{Fixed, parts};
 use super::wire::{corrupt, parse_varint, write_varint};
@@ -79,6 +79,14 @@ impl Moments {
         let product = value * weight;
         self.infinities[0] += u64::from(product.is_nan() || product < 0.0);
         self.infinities[1] += u64::from(product.is_nan() || product > 0.0);
+    }
+
+    /// Adds the products of at most a block of finite values and as many finite weights.
+    pub(crate) fn add_products(&mut self, values: &[f64], weights: &[f64]) {
+        // Products with zeros only are zeros.
+        if let (Some(a), Some(b)) = (bounds(values), bounds(weights)) {
+            add_products(values, weights, (a, b), &mut self.sum);
+        }
     }
 
     /// Adds a cell times a finite weight.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::number::Number;
 use crate::reduce::exact::Moments;
+use crate::reduce::exact::block::BLOCK;
 use crate::reduce::kernel::block::Cell;
 
 /// Exact sum of magnitudes and sum of squares.
@@ -17,21 +18,31 @@ pub struct Norms {
 
 impl Norms {
     pub(super) fn fold<T: Cell>(&mut self, values: &[T]) {
+        // Wide integers may be no doubles.
+        let doubles = T::IS_FLOAT || size_of::<T>() <= 4;
         self.cells += values.len() as u64;
-        for &value in values {
-            if value.is_nan() {
-                self.nans += 1;
-            } else if T::IS_FLOAT {
-                self.magnitudes.add_float(value.to_f64().abs(), 1, true);
-            } else {
-                self.magnitudes.add_integer(value.to_i128().abs(), 1, true);
+        let mut magnitudes = Vec::with_capacity(BLOCK.min(values.len()));
+        for values in values.chunks(BLOCK) {
+            magnitudes.clear();
+            for &value in values {
+                let wide = value.to_f64().abs();
+                if value.is_nan() {
+                    self.nans += 1;
+                } else if doubles && wide.is_finite() {
+                    magnitudes.push(wide);
+                } else if T::IS_FLOAT {
+                    self.magnitudes.add_float(wide, 1, true);
+                } else {
+                    self.magnitudes.add_integer(value.to_i128().abs(), 1, true);
+                }
             }
+            self.magnitudes.add_floats(&magnitudes);
         }
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
-        self.cells += other.cells;
-        self.nans += other.nans;
+        self.cells = self.cells.saturating_add(other.cells);
+        self.nans = self.nans.saturating_add(other.nans);
         self.magnitudes.merge(&other.magnitudes);
     }
 

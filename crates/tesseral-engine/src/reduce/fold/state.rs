@@ -322,13 +322,15 @@ impl FoldState {
             Self::Product(product) => product.factors(),
             Self::Norms(norms) => norms.cells(),
             Self::Arg(arg) | Self::Edge(arg) => arg.cells,
-            Self::Truth(truth) => truth.zeros + truth.others + truth.nans,
+            Self::Truth(truth) => truth.zeros.saturating_add(truth.others).saturating_add(truth.nans),
             Self::Weighted(weighted) => weighted.cells(),
             Self::Values(values) => (values.cells.len() / dtype.size().unwrap_or(1).max(1)) as u64,
             Self::WeightedValues(values) => values.weights.len() as u64,
             Self::Pairs(pairs) => pairs.cells(),
             Self::Sketch(sketch) => sketch.count(),
-            Self::Histogram { counts, nans } => counts.iter().sum::<u64>() + nans,
+            Self::Histogram { counts, nans } => {
+                counts.iter().fold(*nans, |n, count| n.saturating_add(*count))
+            }
             Self::Count(count) => *count,
         }
     }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use tesseral_core::{Error, Result};
 
 use super::wire::moments;
+use crate::reduce::exact::block::BLOCK;
 use crate::reduce::exact::{Moments, ratio, weighted_spread};
 use crate::reduce::kernel::block::Cell;
 
@@ -69,23 +70,38 @@ pub struct Weighted {
 
 impl Weighted {
     pub(super) fn fold<T: Cell>(&mut self, values: &[T], weights: &[f64], spread: bool) {
+        // Wide integers may be no doubles.
+        let doubles = T::IS_FLOAT || size_of::<T>() <= 4;
         self.cells += values.len() as u64;
-        for (value, &weight) in values.iter().zip(weights) {
-            if value.is_nan() {
-                self.nans += 1;
-                continue;
+        let (mut x, mut w) = (Vec::new(), Vec::new());
+        for (values, weights) in values.chunks(BLOCK).zip(weights.chunks(BLOCK)) {
+            x.clear();
+            w.clear();
+            for (&value, &weight) in values.iter().zip(weights) {
+                if value.is_nan() {
+                    self.nans += 1;
+                    continue;
+                }
+                let wide = value.to_f64();
+                if doubles && wide.is_finite() {
+                    x.push(wide);
+                    w.push(weight);
+                } else {
+                    self.weights.add_float(weight, 1, false);
+                    self.values.add_weighted(value, weight);
+                }
+                if spread && wide.is_finite() {
+                    self.squares.add_weighted_square(value, weight);
+                }
             }
-            self.weights.add_float(weight, 1, false);
-            self.values.add_weighted(*value, weight);
-            if spread && value.to_f64().is_finite() {
-                self.squares.add_weighted_square(*value, weight);
-            }
+            self.weights.add_block(&w, false);
+            self.values.add_products(&x, &w);
         }
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
-        self.cells += other.cells;
-        self.nans += other.nans;
+        self.cells = self.cells.saturating_add(other.cells);
+        self.nans = self.nans.saturating_add(other.nans);
         self.values.merge(&other.values);
         self.weights.merge(&other.weights);
         self.squares.merge(&other.squares);

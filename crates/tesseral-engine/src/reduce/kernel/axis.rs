@@ -75,6 +75,14 @@ pub struct AxisFold {
 /// Runs of at least this many cells are summarized without a copy.
 const LONG: usize = 48;
 
+/// Size of a panel and of a row of it in bytes: the cells stay in L2 between the passes over them. Rows are as long as possible, because
+/// reading many short runs at a distance from each other is several times slower than reading memory in order, even where a run is
+/// several pages; runs of 256 KiB are as fast. Tests have several panels with few cells.
+const PANEL: usize = if cfg!(test) { 2 << 10 } else { 512 << 10 };
+const WIDTH: usize = if cfg!(test) { 1 << 10 } else { 256 << 10 };
+/// Fewer rows are not worth a pass over the sums of the columns.
+const LEAST_ROWS: usize = 4;
+
 impl AxisFold {
     /// An empty fold over kept axes of `shape`. [`StatSet::INFINITIES`] is not supported for axes.
     ///
@@ -235,17 +243,17 @@ impl AxisFold {
         let rows = row.map_or(Dim { dst: 0, ..single }, |d| dims[d]);
         let outer: SmallVec<[Dim; 6]> =
             (0..dims.len()).filter(|&d| Some(d) != column && Some(d) != row).map(|d| dims[d]).collect();
-        // The sums of all columns should stay in L1; those of squares have more parts.
-        let width = if self.wanted.has(StatSet::SPREAD) { 256 } else { 1024 };
+        let width = columns.count.min(WIDTH / size);
+        let most_rows = (PANEL / (width * size)).clamp(LEAST_ROWS, ROWS);
         let mut scratch = AxisScratch::<T>::new();
         each_position(&outer, |src, acc| {
             for first_column in (0..columns.count).step_by(width) {
-                for first_row in (0..rows.count).step_by(ROWS) {
+                for first_row in (0..rows.count).step_by(most_rows) {
                     let layout = PanelLayout {
                         src: src + first_column * columns.src + first_row * rows.src,
                         row_stride: rows.src,
                         column_stride: columns.src,
-                        rows: ROWS.min(rows.count - first_row),
+                        rows: most_rows.min(rows.count - first_row),
                         columns: width.min(columns.count - first_column),
                     };
                     let range =

@@ -6,8 +6,7 @@
 //! ```
 //!
 //! 1. Adjacent columns are adjacent lanes, so every loop vectorizes.
-//! 2. A panel has at most [`ROWS`] rows, so a partial sum of integers of up to 32 bits cannot overflow, and at most 1024 columns, so the
-//!    sums stay in L1.
+//! 2. A panel has at most [`ROWS`] rows, so a partial sum of integers of up to 32 bits cannot overflow, and is small enough for L2.
 //! 3. Rows whose sums would not be finite, and keys outside the infinities, indicate NaNs. Such panels, and those with nulls, use
 //!    loops that test each cell.
 
