@@ -5,7 +5,9 @@ Options, timing, answers and the printed line are those of src/common.rs.
 
 import argparse
 import json
+import os
 import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -25,14 +27,14 @@ ENOUGH, MOST = 0.06, 301
 
 
 def timed(args, work, setup=lambda: None):
-    """Seconds of each run, sorted, and the first result. The first run is discarded unless it used all the time; its peak memory,
-    relative to the start, goes to `args.extra`. `setup` runs before each run and is not timed."""
+    """Seconds of the repetitions, sorted, and the first result. The seconds of the first run go to `args.first`, its peak memory,
+    relative to the start, to `args.extra`. `setup` runs before each run and is not timed."""
     setup()
     Path("/proc/self/clear_refs").write_text("5")
     before = status("VmRSS:")
     begin = time.perf_counter()
     result = work()
-    first = time.perf_counter() - begin
+    first = args.first = time.perf_counter() - begin
     args.extra = max(0, status("VmHWM:") - before)
     seconds = []
     short = lambda: 0 < args.runs and len(seconds) < MOST and sum(seconds) < ENOUGH * args.seconds
@@ -89,6 +91,14 @@ def places(random, count, side=100_000):
     """Coordinates and values of cells: smooth in space with noise on top, so that tiles differ in their ranges."""
     x, y = np.divmod(random.choice(side * side, size=count, replace=False), side)
     return x, y, np.round(x / 1000 + y / 5000 + random.standard_normal(count), 2)
+
+
+def synchronize(path):
+    """Makes a file, or all files and folders below a folder, durable, for libraries that do not."""
+    for each in [*Path(path).rglob("*"), path]:
+        handle = os.open(each, os.O_RDONLY)
+        os.fsync(handle)
+        os.close(handle)
 
 
 def stored(path):
@@ -274,6 +284,7 @@ class Zarr(Peer):
         rows = max(depth, (MEMORY // 3) // (self.shape[0] * self.shape[2] * 4) // depth * depth)
         for start in range(0, self.shape[1], rows):
             out[:, start : start + rows] = self.data[:, start : start + rows]
+        synchronize(args.out)
         return out
 
 
@@ -308,11 +319,64 @@ class Parquet(Peer):
         return {name: table[name].to_numpy() for name in table.column_names}
 
 
-class Tesseral(Peer):
-    """Our own package, for cases that are about calls from Python."""
+    def parquet_rows(self):
+        import pyarrow
+        from pyarrow import parquet
+
+        columns = np.fromfile(self.args.file, np.int64).reshape(3, -1)
+        table = pyarrow.table({"x": columns[0], "y": columns[1], "a": columns[2].view(np.float64)})
+
+        def work():
+            parquet.write_table(table, self.args.out, compression="zstd", compression_level=3)
+            synchronize(self.args.out)
+
+        seconds = timed(self.args, work)[0]
+        found = parquet.read_table(self.args.out)
+        sums = [len(found), *(float(found[name].to_numpy().sum(dtype=np.float64)) for name in ("x", "y", "a"))]
+        return seconds, sums, columns.nbytes, 1
+
+
+class NetCDF4(Peer):
+    """A NetCDF-4 file of the cube, also through xarray."""
 
     def __init__(self, args):
         super().__init__(args)
+        import netCDF4
+
+        self.netcdf = netCDF4
+        if args.case not in ("write", "xarray_mean"):
+            self.open(args.file)
+
+    def open(self, path):
+        self.data = self.netcdf.Dataset(path)["cube"]
+        self.data.set_auto_maskandscale(False)
+        self.shape = self.data.shape
+
+    def read(self, box):
+        return self.data[box]
+
+    def write(self, cells):
+        args = self.args
+        Path(args.out).unlink(missing_ok=True)
+        with self.netcdf.Dataset(args.out, "w") as file:
+            for name, size in zip("tyx", args.shape):
+                file.createDimension(name, size)
+            filters = {"compression": "zstd", "complevel": 3} if args.codec == "zstd" else {}
+            file.createVariable("cube", "f4", tuple("tyx"), chunksizes=tuple(args.chunk), **filters)[:] = cells
+        return lambda: self.open(args.out)
+
+    engine = "netcdf4"
+
+
+class Tesseral(Peer):
+    """Our own package, for cases that are about calls from Python."""
+
+    engine = "tesseral"
+
+    def __init__(self, args):
+        super().__init__(args)
+        if args.case in ("import", "xarray_mean"):
+            return
         import tesseral
         import tesseral.tensogram
 
@@ -452,6 +516,27 @@ class TileDB(Peer):
         tiledb.Array.create(self.args.out, tiledb.ArraySchema(
             domain=tiledb.Domain(*dims), attrs=[tiledb.Attr(name="", dtype=np.float32)]))
 
+    def tdb_small(self):
+        """Many small arrays, each in a folder of its own."""
+        tiledb, out = self.tiledb, Path(self.args.out)
+        dimension = tiledb.Dim("x", domain=(0, 99), tile=100, dtype=np.int32)
+        schema = tiledb.ArraySchema(domain=tiledb.Domain(dimension), attrs=[tiledb.Attr(name="", dtype=np.float32)])
+
+        def setup():
+            shutil.rmtree(out, ignore_errors=True)
+            out.mkdir()
+
+        def work():
+            for number in range(self.args.count):
+                path = str(out / str(number))
+                tiledb.Array.create(path, schema)
+                with tiledb.open(path, "w") as array:
+                    array[:] = np.full(100, number, dtype=np.float32)
+
+        seconds, _ = timed(self.args, work, setup)
+        with tiledb.open(str(out / str(self.args.count - 1))) as array:
+            return seconds, digest([array[:]]), 400, self.args.count
+
     def write_versions(self):
         for t in range(self.args.count):
             with self.tiledb.open(self.args.out, "w") as array:
@@ -505,7 +590,7 @@ class TileDB(Peer):
 
 PEERS = {
     "numpy": Numpy, "tet-py": TetPy, "h5py": H5py, "zarr-python": Zarr, "tiledb": TileDB, "tensogram-py": Tensogram,
-    "tesseral-py": Tesseral, "dask": Dask, "parquet": Parquet,
+    "tesseral-py": Tesseral, "dask": Dask, "parquet": Parquet, "netcdf4": NetCDF4,
 }
 # The table column of each runner.
 COLUMNS = {"tesseral-py": "tesseral"}
@@ -527,21 +612,56 @@ def messages(args, peer):
     return seconds, digest([found.astype(np.float32)]), cells.nbytes
 
 
+def started(args, code):
+    """A new process of this interpreter that runs code on the file."""
+    return timed(args, lambda: subprocess.run([sys.executable, "-c", code, args.file], check=True, capture_output=True))[0]
+
+
+def xarray_mean(args, engine):
+    """The mean over time through xarray and Dask, in the chunks of the file."""
+    import xarray
+
+    def work():
+        with xarray.open_dataset(args.file, engine=engine, chunks={}) as dataset:
+            cube = dataset["cube"]
+            return cube.mean(cube.dims[0], dtype=np.float64).values
+
+    return timed(args, work)
+
+
 def run(args):
     """Fields of the printed line."""
+    if args.case == "import":
+        # Importing and looking at a file, and NumPy alone.
+        code = "import tesseral, sys; repr(tesseral.open(sys.argv[1]))" if args.peer == "tesseral-py" else "import numpy"
+        seconds = started(args, code)
+        return line(args, seconds, None, 0, 1)
     peer = PEERS[args.peer](args)
     case, per = args.case, 1
     if case in ("write", "tdb_write"):
         cells = np.memmap(args.file, dtype=DTYPES[args.dtype], mode="r", shape=tuple(args.shape))
         # Touch every page of the source before measuring memory.
         expected = digest([cells])
-        seconds, reopen = timed(args, lambda: peer.write(cells))
+
+        def write():
+            reopen = peer.write(cells)
+            # TileDB synchronizes what it writes.
+            if args.durable == "yes" and args.peer != "tiledb":
+                synchronize(args.out)
+            return reopen
+
+        seconds, reopen = timed(args, write)
         reopen()
         answer, size = digest([peer.read(...)]), cells.nbytes
         assert answer == expected, "other cells came back"
     elif case in ("read", "read_view"):
         seconds, cells = timed(args, peer.view if case == "read_view" else lambda: peer.read(...))
         answer, size = digest([cells]), cells.nbytes
+    elif case == "xarray_mean":
+        seconds, means = xarray_mean(args, peer.engine)
+        answer, size = sample(means), int(np.prod(args.shape)) * 4
+    elif case == "parquet_rows":
+        seconds, answer, size, per = peer.parquet_rows()
     elif case.startswith("tgm_"):
         seconds, answer, size = messages(args, peer)
     elif case == "rechunk":
@@ -581,14 +701,19 @@ def run(args):
     else:
         seconds, value = timed(args, lambda: peer.fold(case))
         answer, size = [float(value)], int(np.prod(peer.shape)) * 4
+    return line(args, seconds, answer, size, per)
+
+
+def line(args, seconds, answer, size, per):
+    """The fields that every case has."""
     return {
-        "seconds_best": seconds[0] / per,
+        "seconds_first": args.first / per,
         "seconds_median": seconds[len(seconds) // 2] / per,
         "runs": len(seconds),
         "bytes": size,
         "answer": answer,
         "extra_bytes": args.extra,
-        "stored_bytes": stored(args.out) if case.startswith("tdb_") else None,
+        "stored_bytes": stored(args.out) if args.case.startswith("tdb_") and args.case != "tdb_small" else None,
     }
 
 
@@ -604,6 +729,7 @@ def main():
     parser.add_argument("--shape", type=extents, default=[])
     parser.add_argument("--chunk", type=extents, default=[1])
     parser.add_argument("--codec", default="raw")
+    parser.add_argument("--durable", default="yes")
     parser.add_argument("--dtype", default="f32", choices=DTYPES)
     parser.add_argument("--out", default="")
     parser.add_argument("--count", type=int, default=1)
@@ -611,13 +737,13 @@ def main():
     parser.add_argument("--query", default="")
     parser.add_argument("--where", default="")
     args = parser.parse_args()
-    line = {"who": COLUMNS.get(args.peer, args.peer), "case": args.label or args.case}
+    printed = {"who": COLUMNS.get(args.peer, args.peer), "case": args.label or args.case}
     try:
-        line |= run(args)
+        printed |= run(args)
     except Exception as error:  # noqa: BLE001: the table shows any exception of a peer
-        line["failed"] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-    print(json.dumps(line))
-    return 1 if "failed" in line else 0
+        printed["failed"] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+    print(json.dumps(printed))
+    return 1 if "failed" in printed else 0
 
 
 if __name__ == "__main__":

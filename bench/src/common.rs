@@ -3,7 +3,8 @@
 //! The programs of other crates include this file by its path, so it does not depend on Tesseral.
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// `CASE FILE [--runs N] [--seconds S] [--label L] [--shape A,B,C] [--chunk A,B,C] [--codec raw|zstd] [--out PATH]
-/// [--statistics yes] [--dtype f32|f64|i32] [--pipeline P] [--threads N] [--count N] [--query Q] [--where C]`.
+/// [--statistics yes] [--durable yes] [--dtype f32|f64|i32] [--pipeline P] [--threads N] [--count N] [--query Q] [--where C]`.
 #[derive(Debug)]
 pub struct Args {
     /// The case to run.
@@ -33,6 +34,8 @@ pub struct Args {
     pub zstd: bool,
     /// Whether to write chunk statistics, where the format makes them optional.
     pub statistics: bool,
+    /// Whether what is written must survive a loss of power.
+    pub durable: bool,
     /// Dtype of files to write: `f32`, `f64` or `i32`.
     pub dtype: String,
     /// The file to write.
@@ -65,6 +68,7 @@ impl Args {
             chunk: Vec::new(),
             zstd: false,
             statistics: false,
+            durable: true,
             dtype: "f32".to_owned(),
             out: PathBuf::new(),
             pipeline: "none".to_owned(),
@@ -83,6 +87,7 @@ impl Args {
                 "--chunk" => args.chunk = extents(&value)?,
                 "--codec" => args.zstd = value == "zstd",
                 "--statistics" => args.statistics = value == "yes",
+                "--durable" => args.durable = value == "yes",
                 "--dtype" => args.dtype = value,
                 "--out" => args.out = value.into(),
                 "--pipeline" => args.pipeline = value,
@@ -104,7 +109,9 @@ fn extents(text: &str) -> Result<Vec<u64>> {
 /// Seconds of each run, sorted, and the result of the first run.
 #[derive(Debug)]
 pub struct Timed<T> {
-    /// Sorted.
+    /// Seconds of the first run: nothing has been checked, and all memory is new.
+    pub first: f64,
+    /// Of the runs after it, sorted.
     pub seconds: Vec<f64>,
     /// Peak memory of the first run, relative to the start.
     pub extra: u64,
@@ -117,8 +124,8 @@ pub struct Timed<T> {
 const ENOUGH: f64 = 0.06;
 const MOST: usize = 301;
 
-/// Times `work`. The first run warms caches and is discarded, unless it alone uses all the time. Results are
-/// dropped outside the measurement.
+/// Times `work`: the first run, which is what a new process pays, and repetitions. Results are dropped outside the
+/// measurement.
 pub fn time<T>(args: &Args, work: impl FnMut() -> Result<T>) -> Result<Timed<T>> {
     time_after(args, || Ok(()), work)
 }
@@ -155,13 +162,15 @@ pub fn time_after<T>(
         seconds.push(first.as_secs_f64());
     }
     seconds.sort_by(f64::total_cmp);
-    Ok(Timed { seconds, extra, result })
+    Ok(Timed { first: first.as_secs_f64(), seconds, extra, result })
 }
 
 /// The result of a case.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Sorted.
+    /// Seconds of the first run.
+    pub first: f64,
+    /// Of the runs after it, sorted.
     pub seconds: Vec<f64>,
     /// Operations per run; the printed seconds are per operation.
     pub per: usize,
@@ -179,7 +188,15 @@ impl Outcome {
     /// The result of timed runs.
     pub fn new<T>(timed: &Timed<T>, bytes: u64, answer: Value) -> Self {
         let seconds = timed.seconds.clone();
-        Self { seconds, per: 1, bytes, answer, extra_bytes: timed.extra, stored_bytes: None }
+        Self {
+            first: timed.first,
+            seconds,
+            per: 1,
+            bytes,
+            answer,
+            extra_bytes: timed.extra,
+            stored_bytes: None,
+        }
     }
 
     /// Sets the number of operations per run.
@@ -205,7 +222,7 @@ pub fn report(who: &str, label: &str, outcome: Result<Outcome>) -> bool {
             let line = json!({
                 "who": who,
                 "case": label,
-                "seconds_best": per_operation(outcome.seconds[0]),
+                "seconds_first": per_operation(outcome.first),
                 "seconds_median": per_operation(outcome.seconds[outcome.seconds.len() / 2]),
                 "runs": outcome.seconds.len(),
                 "bytes": outcome.bytes,
@@ -282,6 +299,16 @@ pub const WINDOWS: usize = 50;
 /// The region shape: a window of 8×32×32 cells, or a complete time series.
 pub fn region_shape(case: &str, shape: &[u64]) -> [u64; 3] {
     if case == "series" { [shape[0], 1, 1] } else { [8, 32, 32] }
+}
+
+/// Makes a file, or all files and folders below a folder, durable, for libraries that do not.
+pub fn synchronize(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            synchronize(&entry?.path())?;
+        }
+    }
+    Ok(File::open(path)?.sync_all()?)
 }
 
 /// Resets the peak and returns the current memory use of this process.

@@ -12,11 +12,12 @@ mod tiledb_write;
 mod transfers;
 mod versions;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use serde_json::{Value, json};
 use tesseral::{
-    Array, ArraySchema, ArraySpec, CodecSpec, Create, DType, Dense, Selection, Slice, StatSet, Summary,
+    Array, ArraySchema, ArraySpec, CodecSpec, Create, DType, Dense, Durability, Selection, Slice, StatSet,
+    Summary,
 };
 
 use common::{Args, Outcome, Result, digest, region_shape, report, sample, time, windows};
@@ -40,6 +41,7 @@ fn run(args: &Args) -> Result<Outcome> {
         "classes" => make::classes(args),
         "xxh3" => plain::hash(args),
         "copy" => plain::copy(args),
+        "command" => command(args),
         "sum2" => plain::mean(args),
         "zstd_lib" => plain::decompress(args),
         "zstd_lib_write" => plain::compress(args),
@@ -47,7 +49,6 @@ fn run(args: &Args) -> Result<Outcome> {
         "zstd_lib_read_pieces" => plain::decompress_pieces(args),
         "write" => write(args),
         "read" => read(args),
-        "read_fresh" => read_fresh(args),
         "read_view" => read_view(args),
         "window" | "series" => boxes(args),
         "mean" => fold(args, StatSet::SUM, Summary::mean),
@@ -82,7 +83,7 @@ fn words(cells: &Dense) -> Result<Value> {
     Ok(digest([plain::cells(cells.bytes())?]))
 }
 
-/// Reads every cell into new memory; checksums were verified by the first run.
+/// Reads every cell into new memory; the first run verifies checksums.
 fn read(args: &Args) -> Result<Outcome> {
     let array = array(args)?;
     let all = array.all()?;
@@ -90,13 +91,15 @@ fn read(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, timed.result.bytes().len() as u64, words(&timed.result)?))
 }
 
-/// Opens the array and reads every cell for the first time, verifying checksums.
-fn read_fresh(args: &Args) -> Result<Outcome> {
+/// Runs the program and arguments of `--query`.
+fn command(args: &Args) -> Result<Outcome> {
+    let words: Vec<&str> = args.query.split_whitespace().collect();
+    let (program, arguments) = words.split_first().ok_or("missing --query")?;
     let timed = time(args, || {
-        let array = array(args)?;
-        Ok(array.read(&array.all()?)?)
+        let output = Command::new(program).args(arguments).output()?;
+        if output.status.success() { Ok(output.stdout.len()) } else { Err("the command failed".into()) }
     })?;
-    Ok(Outcome::new(&timed, timed.result.bytes().len() as u64, words(&timed.result)?))
+    Ok(Outcome::new(&timed, timed.result as u64, json!(null)))
 }
 
 /// Reads every cell of a file whose layout allows a zero-copy view.
@@ -181,7 +184,8 @@ fn write(args: &Args) -> Result<Outcome> {
     if args.zstd {
         spec.codecs = vec![vec![CodecSpec::new("zstd")]];
     }
-    let create = Create::new().overwrite();
+    let durability = if args.durable { Durability::Full } else { Durability::None };
+    let create = Create::new().overwrite().durability(durability);
     let create = if args.statistics { create.statistics() } else { create };
     // Peers' files have other extensions.
     let by_extension = args.out.extension().is_some_and(|ending| ending == "tgm" || ending == "tdb");

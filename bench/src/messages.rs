@@ -1,10 +1,12 @@
 //! The Tensogram message cases, for any library that implements them. Included by path like `common.rs`.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::common::{Args, Outcome, Result, time};
+use crate::common::{Args, Outcome, Result, synchronize, time};
 
 /// The operations of a Tensogram library.
 pub trait Messages {
@@ -20,12 +22,14 @@ pub trait Messages {
     fn read_range(&self, path: &Path, first: u64, count: u64) -> Result<Vec<u8>>;
     /// Opens a file and counts its messages.
     fn count(&self, path: &Path) -> Result<usize>;
-    /// Appends `times` messages of these cells to a new file.
-    fn append(&self, path: &Path, cells: &[u8], times: usize) -> Result<()>;
+    /// Appends `times` messages of these cells to a new file, each durably where requested.
+    fn append(&self, path: &Path, cells: &[u8], times: usize, durable: bool) -> Result<()>;
     /// Opens a file and decodes the messages with these indices; returns the bytes of their cells.
     fn decode_messages(&self, path: &Path, numbers: &[usize]) -> Result<u64>;
     /// Verifies the hash of every frame of a message.
     fn verify(&self, message: &[u8]) -> Result<()>;
+    /// Verifies a file as the library does by default.
+    fn verify_file(&self, path: &Path) -> Result<()>;
 }
 
 /// Decoding options.
@@ -93,6 +97,8 @@ fn spread(count: usize) -> Vec<usize> {
 
 /// Messages decoded per run of the case `some`.
 const WANTED: usize = 50;
+/// Messages written by the case `ten`.
+const TEN: u64 = 10;
 /// Messages appended per run of the case `append`.
 const APPENDED: usize = 1000;
 
@@ -152,9 +158,25 @@ pub fn run(library: &impl Messages, args: &Args) -> Result<Outcome> {
             let cells = file()?;
             let timed = time(args, || {
                 let _ = std::fs::remove_file(&args.out);
-                library.append(&args.out, &cells[..4096], APPENDED)
+                library.append(&args.out, &cells[..4096], APPENDED, args.durable)
             })?;
             Ok(Outcome::new(&timed, 4096, json!([library.count(&args.out)?])).per(APPENDED))
+        }
+        "tgm_ten" => {
+            // Ten messages of the same cells, encoded one by one and written to one file.
+            let cells = file()?;
+            let timed = time(args, || {
+                let mut out = File::create(&args.out)?;
+                for _ in 0..TEN {
+                    out.write_all(&library.encode(&pipeline, &args.shape, &cells)?)?;
+                }
+                if args.durable { synchronize(&args.out) } else { Ok(()) }
+            })?;
+            Ok(Outcome::new(&timed, TEN * cells.len() as u64, json!([library.count(&args.out)?])))
+        }
+        "tgm_verify_file" => {
+            let timed = time(args, || library.verify_file(&args.file))?;
+            Ok(Outcome::new(&timed, std::fs::metadata(&args.file)?.len(), json!(null)))
         }
         "tgm_all" => {
             let all: Vec<usize> = (0..library.count(&args.file)?).collect();

@@ -1,9 +1,13 @@
 //! Tensogram messages through `tesseral-tensogram`.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use tesseral::DType;
-use tesseral_tensogram::{DataObjectDescriptor, DecodeOptions, EncodeOptions, GlobalMetadata, TensogramFile};
+use tesseral::{DType, OpenOptions, Options, verify};
+use tesseral_store::{LocalStore, ReadMode};
+use tesseral_tensogram::{
+    DataObjectDescriptor, DecodeOptions, EncodeOptions, GlobalMetadata, TensogramFile, TensogramFormat,
+};
 
 use crate::common::Result;
 use crate::messages::{Decoding, Messages, Pipeline};
@@ -29,10 +33,6 @@ fn descriptor(pipeline: &Pipeline, shape: &[u64]) -> DataObjectDescriptor {
     descriptor
 }
 
-fn unchecked() -> DecodeOptions {
-    DecodeOptions { verify_hash: false, ..DecodeOptions::default() }
-}
-
 impl Messages for TesseralMessages {
     fn encode(&self, pipeline: &Pipeline, shape: &[u64], cells: &[u8]) -> Result<Vec<u8>> {
         let object = descriptor(pipeline, shape);
@@ -52,8 +52,8 @@ impl Messages for TesseralMessages {
     }
 
     fn range(&self, message: &[u8], first: u64, count: u64) -> Result<Vec<u8>> {
-        // The reference does not verify hashes of ranges; neither side does here.
-        let (_, ranges) = tesseral_tensogram::decode_range(message, 0, &[(first, count)], &unchecked())?;
+        let (_, ranges) =
+            tesseral_tensogram::decode_range(message, 0, &[(first, count)], &DecodeOptions::default())?;
         Ok(ranges[0].to_vec())
     }
 
@@ -62,7 +62,8 @@ impl Messages for TesseralMessages {
     }
 
     fn read_range(&self, path: &Path, first: u64, count: u64) -> Result<Vec<u8>> {
-        let (_, ranges) = TensogramFile::open(path).decode_range(0, 0, &[(first, count)], &unchecked())?;
+        let (_, ranges) =
+            TensogramFile::open(path).decode_range(0, 0, &[(first, count)], &DecodeOptions::default())?;
         Ok(ranges[0].to_vec())
     }
 
@@ -70,7 +71,8 @@ impl Messages for TesseralMessages {
         Ok(TensogramFile::open(path).message_count()?)
     }
 
-    fn append(&self, path: &Path, cells: &[u8], times: usize) -> Result<()> {
+    /// Appends are always durable.
+    fn append(&self, path: &Path, cells: &[u8], times: usize, _: bool) -> Result<()> {
         let mut file = TensogramFile::create(path)?;
         let object = DataObjectDescriptor::raw(DType::Float64, &[cells.len() as u64 / 8]);
         for _ in 0..times {
@@ -83,10 +85,17 @@ impl Messages for TesseralMessages {
         let file = TensogramFile::open(path);
         let mut bytes = 0;
         for &number in numbers {
-            let (_, objects) = file.decode_message(number, &unchecked())?;
+            let (_, objects) = file.decode_message(number, &DecodeOptions::default())?;
             bytes += objects.iter().map(|(_, cells)| cells.len() as u64).sum::<u64>();
         }
         Ok(bytes)
+    }
+
+    fn verify_file(&self, path: &Path) -> Result<()> {
+        let store = Arc::new(LocalStore::new(path, ReadMode::Map));
+        let (open, options) = (OpenOptions::default(), Options::default());
+        let found = verify(&TensogramFormat, store, &open, false, &options, &mut |_| {})?;
+        if found.ok { Ok(()) } else { Err("not valid".into()) }
     }
 
     fn verify(&self, message: &[u8]) -> Result<()> {

@@ -25,6 +25,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
         "tdb_write" => tiles(args),
         "tdb_rows" => rows(args),
         "tdb_append" => appends(args),
+        "tdb_small" => small(args),
         "tdb_consolidate" => consolidate(args),
         case => Err(format!("unknown case {case}").into()),
     }
@@ -142,6 +143,31 @@ fn appends(args: &Args) -> Result<Outcome> {
     let array = tesseral::open(&args.out)?.array_at(0)?;
     let answer = digest([array.read(&array.all()?)?.as_slice().ok_or("not f32")?]);
     Ok(Outcome::new(&timed, 4 * ROW as u64, answer).per(args.count).stored(stored(&args.out)?))
+}
+
+/// Many small arrays, each in a folder of its own.
+fn small(args: &Args) -> Result<Outcome> {
+    let spec = ArraySpec::raw(ArraySchema::dense("a", DType::Float32, &[ROW as u64], &[ROW as u64]));
+    let path = |number: usize| args.out.join(number.to_string());
+    let timed = time_after(
+        args,
+        || {
+            let _ = fs::remove_dir_all(&args.out);
+            Ok(fs::create_dir_all(&args.out)?)
+        },
+        || {
+            for number in 0..args.count {
+                let mut session = Create::new().begin(path(number), "tiledb")?;
+                let array = session.add(&spec)?;
+                session.write(array, bytemuck::cast_slice(&[number as f32; ROW]))?;
+                session.commit()?;
+            }
+            Ok(())
+        },
+    )?;
+    let last = tesseral::open(path(args.count - 1))?.array_at(0)?;
+    let answer = digest([last.read(&last.all()?)?.as_slice().ok_or("not f32")?]);
+    Ok(Outcome::new(&timed, 4 * ROW as u64, answer).per(args.count))
 }
 
 /// Consolidates all fragments of an array; each run begins with a fresh copy.

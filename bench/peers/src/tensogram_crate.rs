@@ -8,7 +8,7 @@ use tensogram::{
     ValidateOptions,
 };
 
-use crate::common::Result;
+use crate::common::{Result, synchronize};
 use crate::messages::{Decoding, Messages, Pipeline};
 
 /// The crate.
@@ -79,7 +79,7 @@ impl Messages for Reference {
         Ok(TensogramFile::open(path)?.message_count()?)
     }
 
-    fn append(&self, path: &Path, cells: &[u8], times: usize) -> Result<()> {
+    fn append(&self, path: &Path, cells: &[u8], times: usize, durable: bool) -> Result<()> {
         let mut file = TensogramFile::create(path)?;
         let object = descriptor(
             &Pipeline { compression: "none".to_owned(), ..Pipeline::default() },
@@ -87,6 +87,9 @@ impl Messages for Reference {
         );
         for _ in 0..times {
             file.append(&metadata(), &[(&object, cells)], &EncodeOptions::default())?;
+            if durable {
+                synchronize(path)?;
+            }
         }
         Ok(())
     }
@@ -104,6 +107,11 @@ impl Messages for Reference {
     fn verify(&self, message: &[u8]) -> Result<()> {
         let options = ValidateOptions { checksum_only: true, ..ValidateOptions::default() };
         let report = tensogram::validate_message(message, &options);
+        if report.is_ok() { Ok(()) } else { Err("not valid".into()) }
+    }
+
+    fn verify_file(&self, path: &Path) -> Result<()> {
+        let report = tensogram::validate_file(path, &ValidateOptions::default())?;
         if report.is_ok() { Ok(()) } else { Err("not valid".into()) }
     }
 }

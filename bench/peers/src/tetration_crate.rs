@@ -7,7 +7,7 @@ use tetration::catalog::{
 use tetration::prelude::*;
 use tetration::query::{DenseBuffer, QueryDocument, materialize_query_selection};
 
-use crate::common::{Args, Outcome, Result, digest, region_shape, sample, time, windows};
+use crate::common::{Args, Outcome, Result, digest, region_shape, sample, synchronize, time, windows};
 
 pub fn run(args: &Args) -> Result<Outcome> {
     match args.case.as_str() {
@@ -104,7 +104,10 @@ fn write(args: &Args) -> Result<Outcome> {
         &source,
         None,
     );
-    let timed = time(args, || Ok(write_multi_raw_array_file(&args.out, std::slice::from_ref(&array))?))?;
+    let timed = time(args, || {
+        write_multi_raw_array_file(&args.out, std::slice::from_ref(&array))?;
+        if args.durable { synchronize(&args.out) } else { Ok(()) }
+    })?;
     let back = cells(&TetFile::open(&args.out)?, &selection(&[])?)?;
     if digest([&back[..]]) != answer {
         return Err("other cells came back".into());

@@ -10,7 +10,7 @@ use zarrs::array::codec::ZstdCodec;
 use zarrs::array::{Array, ArrayBuilder, ArraySubset, data_type};
 use zarrs::filesystem::FilesystemStore;
 
-use crate::common::{Args, Outcome, Result, digest, region_shape, sample, time, windows};
+use crate::common::{Args, Outcome, Result, digest, region_shape, sample, synchronize, time, windows};
 
 type Zarr = Array<FilesystemStore>;
 
@@ -19,10 +19,13 @@ pub fn run(args: &Args) -> Result<Outcome> {
         "write" => write(args),
         "read" => read(args),
         "window" | "series" => boxes(args),
-        "mean" => fold(args, |f| f.sum / f.count),
-        "min" => fold(args, |f| f.min),
-        "max" => fold(args, |f| f.max),
-        "std" => fold(args, |f| (f.squares / f.count - (f.sum / f.count).powi(2)).sqrt()),
+        "mean" => fold(args, |all, lane| all + lane, sum, |sum, n| sum / n),
+        "min" => fold(args, f64::min, least, |min, _| min),
+        "max" => fold(args, f64::max, greatest, |max, _| max),
+        "std" => {
+            let pick = |(sum, squares): (f64, f64), n: f64| (squares / n - (sum / n).powi(2)).sqrt();
+            fold(args, |a, b| (a.0 + b.0, a.1 + b.1), squares, pick)
+        }
         "mean_axis0" => mean_axis0(args),
         case => Err(format!("the crate has no case {case}").into()),
     }
@@ -70,54 +73,51 @@ fn cells(array: &Zarr, chunk: &[u64]) -> Result<Vec<f32>> {
     Ok(array.retrieve_array_subset(&array.chunk_subset_bounded(chunk)?)?)
 }
 
-/// All four statistics at once: the loop is bound by memory, not by arithmetic.
-#[derive(Clone, Copy)]
-struct Fold {
-    count: f64,
-    sum: f64,
-    squares: f64,
-    min: f64,
-    max: f64,
-}
-
-impl Fold {
-    const EMPTY: Self =
-        Self { count: 0.0, sum: 0.0, squares: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY };
-
-    fn of(cells: &[f32]) -> Self {
-        let mut lanes = [Self::EMPTY; 8];
-        for block in cells.chunks(8) {
-            for (lane, &cell) in lanes.iter_mut().zip(block) {
-                let cell = f64::from(cell);
-                lane.sum += cell;
-                lane.squares += cell * cell;
-                lane.min = if cell < lane.min { cell } else { lane.min };
-                lane.max = if cell > lane.max { cell } else { lane.max };
-            }
-        }
-        let all = lanes.into_iter().fold(Self::EMPTY, Self::join);
-        Self { count: cells.len() as f64, ..all }
-    }
-
-    fn join(self, other: Self) -> Self {
-        Self {
-            count: self.count + other.count,
-            sum: self.sum + other.sum,
-            squares: self.squares + other.squares,
-            min: self.min.min(other.min),
-            max: self.max.max(other.max),
+/// Eight independent lanes of one statistic, which the compiler vectorizes.
+fn lanes<T: Copy>(cells: &[f32], start: T, step: impl Fn(T, f64) -> T, join: impl Fn(T, T) -> T) -> T {
+    let mut lanes = [start; 8];
+    let (blocks, rest) = cells.as_chunks::<8>();
+    for block in blocks {
+        for (lane, cell) in lanes.iter_mut().zip(block) {
+            *lane = step(*lane, f64::from(*cell));
         }
     }
+    for (lane, cell) in lanes.iter_mut().zip(rest) {
+        *lane = step(*lane, f64::from(*cell));
+    }
+    lanes.into_iter().reduce(join).unwrap_or(start)
 }
 
-fn fold(args: &Args, pick: impl Fn(Fold) -> f64) -> Result<Outcome> {
+fn sum(cells: &[f32]) -> f64 {
+    lanes(cells, 0.0, |sum, cell| sum + cell, |a, b| a + b)
+}
+
+fn squares(cells: &[f32]) -> (f64, f64) {
+    lanes(cells, (0.0, 0.0), |(s, q), cell| (s + cell, q + cell * cell), |a, b| (a.0 + b.0, a.1 + b.1))
+}
+
+fn least(cells: &[f32]) -> f64 {
+    lanes(cells, f64::INFINITY, |min, cell| if cell < min { cell } else { min }, f64::min)
+}
+
+fn greatest(cells: &[f32]) -> f64 {
+    lanes(cells, f64::NEG_INFINITY, |max, cell| if cell > max { cell } else { max }, f64::max)
+}
+
+/// One statistic, chunk by chunk on all cores.
+fn fold<T: Copy + Send + Sync>(
+    args: &Args,
+    join: impl Fn(T, T) -> T + Sync + Send,
+    of: impl Fn(&[f32]) -> T + Sync + Send,
+    pick: impl Fn(T, f64) -> f64,
+) -> Result<Outcome> {
     let array = open(&args.file)?;
     let chunks = chunks(array.chunk_grid_shape());
+    let count = array.shape().iter().product::<u64>() as f64;
     let timed = time(args, || {
-        let parts = chunks
-            .par_iter()
-            .map(|chunk| cells(&array, chunk).map(|c| Fold::of(&c)).map_err(|e| e.to_string()));
-        Ok(pick(parts.try_reduce(|| Fold::EMPTY, |a, b| Ok(a.join(b)))?))
+        let parts = chunks.par_iter().map(|chunk| cells(&array, chunk).map(|c| of(&c)).map_err(|e| e.to_string()));
+        let parts = parts.collect::<std::result::Result<Vec<_>, _>>()?;
+        Ok(pick(parts.into_iter().reduce(&join).ok_or("no chunks")?, count))
     })?;
     Ok(Outcome::new(&timed, bytes(&array), json!([timed.result])))
 }
@@ -171,7 +171,8 @@ fn write(args: &Args) -> Result<Outcome> {
         }
         let array = builder.build(Arc::new(FilesystemStore::new(&args.out)?), "/")?;
         array.store_metadata()?;
-        Ok(array.store_array_subset(&array.subset_all(), cells)?)
+        array.store_array_subset(&array.subset_all(), cells)?;
+        if args.durable { synchronize(&args.out) } else { Ok(()) }
     })?;
     let array = open(&args.out)?;
     if digest([&array.retrieve_array_subset::<Vec<f32>>(&array.subset_all())?[..]]) != answer {
