@@ -76,6 +76,7 @@ pub struct Decoding {
     native_byte_order: bool,
     restore_non_finite: bool,
     verify_hash: bool,
+    verify_ranges: bool,
     require_hash: bool,
 }
 
@@ -85,6 +86,7 @@ impl From<Decoding> for DecodeOptions {
             native_byte_order: given.native_byte_order,
             restore_non_finite: given.restore_non_finite,
             verify_hash: given.verify_hash,
+            verify_ranges: given.verify_ranges,
             require_hash: given.require_hash,
             ..Self::default()
         }
@@ -495,6 +497,26 @@ impl MessageFile {
         let bytes = py.detach(|| self.inner.read_message(index)).or_raise(py)?;
         let len = bytes.len() as u64;
         numpy_array::borrowed(py, bytes, &[len], &dtype::named(py, "uint8")?)
+    }
+
+    /// Decodes the descriptor of an object of a message, and ranges of its cells, each first cell and count.
+    fn range<'py>(
+        &self,
+        py: Python<'py>,
+        message: usize,
+        object: usize,
+        ranges: Vec<(u64, u64)>,
+        decoding: Decoding,
+    ) -> PyResult<(Bound<'py, PyAny>, Vec<Bound<'py, PyAny>>)> {
+        let options = DecodeOptions::from(decoding);
+        let found = py.detach(|| self.inner.decode_range(message, object, &ranges, &options));
+        let (descriptor, found) = found.or_raise(py)?;
+        let bytes = dtype::named(py, "uint8")?;
+        let cells = found.into_iter().map(|cells| {
+            let len = cells.len() as u64;
+            numpy_array::borrowed(py, cells, &[len], &bytes)
+        });
+        Ok((dictionary(py, &descriptor.to_item())?, cells.collect::<PyResult<_>>()?))
     }
 
     /// Bytes outside messages.

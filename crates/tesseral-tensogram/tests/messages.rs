@@ -585,15 +585,35 @@ fn reading_a_range_reads_only_its_bytes() {
         assert!(counting.bytes() < 60_000, "{} bytes for a few cells", counting.bytes());
         assert_eq!(found[0], cells[700_001 * 8..700_011 * 8]);
         assert_eq!((&found[1][..], &found[2][..]), (&cells[24..32], &[][..]));
-        // The hash covers the whole object.
+        // The hash covers the whole object, and is verified once.
+        counting.reset();
         assert_eq!(file.decode_range(0, object, &ranges, &DecodeOptions::default()).unwrap().1, found);
+        let stored = counting.bytes();
+        assert!(stored > 2 << 20, "{stored} bytes to verify the object");
+        counting.reset();
+        assert_eq!(
+            file.clone().decode_range(0, object, &ranges, &DecodeOptions::default()).unwrap().1,
+            found
+        );
+        assert!(counting.bytes() < 60_000, "{} bytes of a verified object", counting.bytes());
     }
     let mut damaged = message;
     let middle = damaged.len() / 3;
     damaged[middle] ^= 1;
-    assert!(decode_range(&damaged, 0, &ranges, &unchecked).is_ok());
-    let told = decode_range(&damaged, 0, &ranges, &DecodeOptions::default()).unwrap_err();
-    assert!(matches!(told, TensogramError::HashMismatch { object_index: Some(0), .. }));
+    assert!(decode_range(&damaged, 0, &ranges, &DecodeOptions::default()).is_ok());
+    let mismatch = |told| matches!(told, TensogramError::HashMismatch { object_index: Some(0), .. });
+    let verified = DecodeOptions { verify_ranges: true, ..DecodeOptions::default() };
+    let required = DecodeOptions { require_hash: true, ..DecodeOptions::default() };
+    for options in [verified, required] {
+        assert!(mismatch(decode_range(&damaged, 0, &ranges, &options).unwrap_err()));
+    }
+    // A file remembers only what was found to be right.
+    let file = TensogramFile::open_store(Arc::new(MemoryStore::with_object("damaged.tgm", damaged)));
+    for _ in 0..2 {
+        let told = file.decode_range(0, 0, &ranges, &DecodeOptions::default()).unwrap_err();
+        assert!(mismatch(told));
+        assert!(mismatch(file.decode_message(0, &DecodeOptions::default()).unwrap_err()));
+    }
 }
 
 #[test]

@@ -103,6 +103,27 @@ def test_scan_and_validate():
     tensogram.decode(damaged, verify_hash=False)
 
 
+def test_ranges_compare_hashes_where_requested_and_files_once(tmp_path):
+    cells = field("f4")
+    message = tensogram.encode({}, [({}, cells)])
+    damaged = bytearray(message)
+    damaged[message.index(cells.tobytes()) + 5] ^= 1
+    expected = cells.ravel()[4:7].tolist()
+    assert tensogram.decode_range(damaged, 0, [(4, 3)])[0].tolist() == expected
+    assert tensogram.decode_range(message, 0, [(4, 3)], verify=True, join=True).tolist() == expected
+    for options in ({"verify": True}, {"require_hash": True}):
+        with pytest.raises(tesseral.CorruptError):
+            tensogram.decode_range(damaged, 0, [(4, 3)], **options)
+    (tmp_path / "one.tgm").write_bytes(message)
+    (tmp_path / "damaged.tgm").write_bytes(damaged)
+    with_hash = tensogram.TensogramFile(tmp_path / "one.tgm")
+    for _ in range(2):
+        assert with_hash.decode_range(0, 0, [(4, 3)], join=True).tolist() == expected
+        with pytest.raises(tesseral.CorruptError):
+            tensogram.TensogramFile(tmp_path / "damaged.tgm").decode_range(0, 0, [(4, 3)])
+    assert tensogram.TensogramFile(tmp_path / "damaged.tgm").decode_range(-1, 0, [(4, 3)], verify_hash=False)[0].tolist() == expected
+
+
 def test_the_same_input_gives_the_same_bytes():
     objects = [({}, field("i4"))]
     assert tensogram.encode({}, objects, reproducible=True) == tensogram.encode({}, objects, reproducible=True)

@@ -225,12 +225,17 @@ def encode_options(
 
 
 def decode_options(
-    native_byte_order: bool = True, restore_non_finite: bool = True, verify_hash: bool = True, require_hash: bool = False
+    native_byte_order: bool = True,
+    restore_non_finite: bool = True,
+    verify_hash: bool = True,
+    require_hash: bool = False,
+    verify_ranges: bool = False,
 ) -> dict[str, Any]:
     return {
         "native_byte_order": native_byte_order,
         "restore_non_finite": restore_non_finite,
         "verify_hash": verify_hash,
+        "verify_ranges": verify_ranges,
         "require_hash": require_hash,
     }
 
@@ -284,10 +289,20 @@ def decode_descriptors(buffer: Any, **options: Any) -> tuple[Metadata, list[Desc
     return _metadata(metadata), descriptors
 
 
-def decode_range(buffer: Any, index: int, ranges: Sequence[tuple[int, int]], *, join: bool = False, **options: Any) -> Any:
-    """Decodes ranges of cells, each `(first, count)`, of one object: a list of one-dimensional arrays, or with `join` one array."""
-    how = decode_options(**options)
-    descriptor, parts = _native.decode_range(_bytes(buffer), index, list(ranges), how)
+def decode_range(
+    buffer: Any, index: int, ranges: Sequence[tuple[int, int]], *, join: bool = False, verify: bool = False, **options: Any
+) -> Any:
+    """Decodes ranges of cells, each `(first, count)`, of one object: a list of one-dimensional arrays, or with `join` one array.
+
+    A hash covers all of an object, so that comparing it costs as much as reading all of it: it is compared with `verify=True` (or
+    `require_hash=True`), and not by default, as in the reference. `TensogramFile.decode_range` compares it once.
+    """
+    how = decode_options(**options, verify_ranges=verify)
+    return _ranges(*_native.decode_range(_bytes(buffer), index, list(ranges), how), how, join)
+
+
+def _ranges(descriptor: Descriptor, parts: list[Any], how: dict[str, Any], join: bool) -> Any:
+    """Ranges of cells as arrays of the descriptor's dtype."""
     found = [_shaped({**descriptor, "shape": [-1]}, part, how["native_byte_order"]) for part in parts]
     return np.concatenate(found) if join else found
 
@@ -414,6 +429,14 @@ class TensogramFile(Sequence[Message]):
     def decode_message(self, index: int, **options: Any) -> Message:
         """Decodes a message. Options are those of `decode`."""
         return decode(self._file.read(self._number(index)), **options)
+
+    def decode_range(
+        self, index: int, object: int, ranges: Sequence[tuple[int, int]], *, join: bool = False, **options: Any
+    ) -> Any:
+        """Decodes ranges of cells, each `(first, count)`, of one object of a message, without reading more than is needed. The
+        hash of the object is compared the first time, and never with `verify_hash=False`."""
+        how = decode_options(**options)
+        return _ranges(*self._file.range(self._number(index), object, list(ranges), how), how, join)
 
     def skipped(self) -> list[Skipped]:
         """Returns bytes outside messages."""

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::{PoisonError, RwLock};
 
 use tesseral_codec::bitset;
 use tesseral_core::{DType, Error, alloc};
@@ -78,7 +79,8 @@ pub fn decode_object<'a>(
 }
 
 /// Decodes ranges of cells, each `(first, count)`, of one object of the message at the start of a buffer. Decodes only the
-/// bytes that the codecs need.
+/// bytes that the codecs need. A hash covers all of an object, so it is verified only with
+/// [`verify_ranges`](DecodeOptions::verify_ranges) or [`require_hash`](DecodeOptions::require_hash).
 ///
 /// # Errors
 /// As [`decode_object`], and `Encoding` when a range exceeds the object.
@@ -89,7 +91,8 @@ pub fn decode_range<'a>(
     options: &DecodeOptions,
 ) -> Result<(Descriptor, Vec<Cow<'a, [u8]>>)> {
     let input = SliceInput { name: BUFFER, bytes: buffer };
-    let (descriptor, cells) = OpenedMessage::at(&input, 0, options)?.ranges(index, ranges)?;
+    let options = DecodeOptions { verify_hash: options.verify_ranges, ..options.clone() };
+    let (descriptor, cells) = OpenedMessage::at(&input, 0, &options)?.ranges(index, ranges)?;
     Ok((descriptor, cells.into_iter().map(Cow::from).collect()))
 }
 
@@ -122,6 +125,21 @@ pub(crate) struct OpenedMessage<'a, I> {
     pub reader: FrameReader<'a, I>,
     pub message: Message,
     options: &'a DecodeOptions,
+    verified: Option<&'a VerifiedObjects>,
+}
+
+/// Offsets of the objects of an open file whose hashes were verified.
+#[derive(Debug, Default)]
+pub(crate) struct VerifiedObjects(RwLock<HashSet<u64>>);
+
+impl VerifiedObjects {
+    fn contains(&self, frame: &Frame) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).contains(&frame.offset)
+    }
+
+    fn insert(&self, frame: &Frame) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(frame.offset);
+    }
 }
 
 impl<'a, I: Input> OpenedMessage<'a, I> {
@@ -153,7 +171,12 @@ impl<'a, I: Input> OpenedMessage<'a, I> {
         }
         // Hashes are compared below, so that a mismatch is reported as `HashMismatch`.
         let reader = FrameReader { input, limits: options.limits, digests: false };
-        Ok(Self { reader, message, options })
+        Ok(Self { reader, message, options, verified: None })
+    }
+
+    /// Verifies the hash of an object only if it is not among the verified ones.
+    pub(crate) fn remembering(self, verified: &'a VerifiedObjects) -> Self {
+        Self { verified: Some(verified), ..self }
     }
 
     /// Returns the metadata after verifying the hashes of its frames.
@@ -228,7 +251,21 @@ impl<'a, I: Input> OpenedMessage<'a, I> {
     }
 
     fn open_object(&self, index: usize) -> Result<ObjectDecoder<'a, I>> {
-        open_frame(&self.reader, self.frame(index)?, self.message.preamble.flags, index, self.options)
+        let (frame, flags) = (self.frame(index)?, self.message.preamble.flags);
+        let open = |options| open_frame(&self.reader, frame, flags, index, options);
+        let Some(verified) = self.verified.filter(|_| self.options.verify_hash || self.options.require_hash)
+        else {
+            return open(self.options);
+        };
+        if verified.contains(frame) {
+            let trusted = DecodeOptions { verify_hash: false, require_hash: false, ..self.options.clone() };
+            return open(&trusted);
+        }
+        let opened = open(self.options)?;
+        if opened.body.is_some() {
+            verified.insert(frame);
+        }
+        Ok(opened)
     }
 }
 

@@ -10,7 +10,7 @@ use tesseral_core::Cancel;
 use tesseral_format::{OpenOptions, append_messages};
 use tesseral_store::{LocalStore, ReadMode, Store};
 
-use super::decoding::OpenedMessage;
+use super::decoding::{OpenedMessage, VerifiedObjects};
 use super::encoding::encode;
 use super::error::{Result, TensogramError};
 use super::options::{DecodeOptions, EncodeOptions};
@@ -97,6 +97,7 @@ struct MessageIndex {
     source: Source,
     messages: Vec<MessageRange>,
     skipped: Vec<Skipped>,
+    verified: VerifiedObjects,
 }
 
 impl TensogramFile {
@@ -146,7 +147,8 @@ impl TensogramFile {
         }
         let source = Source::open(&self.inner.backing.store())?;
         let scanned = self.inner.backing.scanned(&source)?;
-        let now = Arc::new(MessageIndex { source, messages: scanned.messages, skipped: scanned.skipped });
+        let Scan { messages, skipped } = scanned;
+        let now = Arc::new(MessageIndex { source, messages, skipped, verified: VerifiedObjects::default() });
         *found = Some(Arc::clone(&now));
         Ok(now)
     }
@@ -251,7 +253,8 @@ impl TensogramFile {
         })
     }
 
-    /// Decodes ranges of cells, each `(first, count)`, of one object of a message.
+    /// Decodes ranges of cells, each `(first, count)`, of one object of a message. The hash of the object is verified when it is
+    /// first decoded through this file or a clone of it.
     ///
     /// # Errors
     /// As [`decode_range`](super::decoding::decode_range).
@@ -343,7 +346,7 @@ impl MessageIndex {
             Err(shared) => (shared.messages.clone(), shared.skipped.clone()),
         };
         messages.push(MessageRange { offset, len });
-        Ok(Self { source, messages, skipped })
+        Ok(Self { source, messages, skipped, verified: VerifiedObjects::default() })
     }
 
     fn span(&self, index: usize) -> Result<MessageRange> {
@@ -353,7 +356,8 @@ impl MessageIndex {
 
     fn open<'a>(&'a self, index: usize, options: &'a DecodeOptions) -> Result<OpenedMessage<'a, Source>> {
         let span = self.span(index)?;
-        OpenedMessage::new(&self.source, span.offset, span.len, options)
+        let opened = OpenedMessage::new(&self.source, span.offset, span.len, options)?;
+        Ok(opened.remembering(&self.verified))
     }
 }
 

@@ -129,8 +129,11 @@ pub struct DecodeOptions {
     pub native_byte_order: bool,
     /// Replace masked cells by NaN and infinities; otherwise return the stored zeros.
     pub restore_non_finite: bool,
-    /// Verify all stored hashes.
+    /// Verify all stored hashes. Default: true. A [`TensogramFile`](crate::TensogramFile) verifies an object once.
     pub verify_hash: bool,
+    /// Verify the hash of an object also when ranges of it are decoded from a buffer, which hashes all of it each time. Default:
+    /// false, as in the reference.
+    pub verify_ranges: bool,
     /// Return an error for objects without a hash.
     pub require_hash: bool,
     /// Number of threads that decode a large object whose compression supports random access; 0 for the number of cores. The
@@ -156,6 +159,7 @@ impl Default for DecodeOptions {
             native_byte_order: true,
             restore_non_finite: true,
             verify_hash: true,
+            verify_ranges: false,
             require_hash: false,
             threads: 0,
             limits: Limits::default(),
