@@ -202,6 +202,12 @@ impl Store for Sources {
         store.view(name, range)
     }
 
+    fn release(&self, object: &str) {
+        if let Ok((store, name)) = self.route(object) {
+            store.release(name);
+        }
+    }
+
     fn watch(&self) -> Result<tesseral_store::OperationGuard> {
         self.index.watch()
     }

@@ -66,6 +66,10 @@ impl<L: StoreLayer> Store for L {
         self.inner().view(object, range).map_err(|e| self.read_error(object, e))
     }
 
+    fn release(&self, object: &str) {
+        self.inner().release(object);
+    }
+
     fn watch(&self) -> Result<OperationGuard> {
         self.inner().watch().map(|guard| self.operation(guard))
     }

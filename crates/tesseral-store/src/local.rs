@@ -357,6 +357,13 @@ impl Store for LocalStore {
         self.watcher.watch()
     }
 
+    fn release(&self, object: &str) {
+        let open = self.open.lock().get(object);
+        if let Some(Map::Whole { mapped, .. }) = open.as_deref().map(|opened| &opened.map) {
+            mapped.release();
+        }
+    }
+
     fn view(&self, object: &str, range: Range<u64>) -> Result<Bytes> {
         match &self.opened(object)?.map {
             Map::Whole { mapped, .. } => slice(&mapped.view()?, &range, || self.describe(object)),

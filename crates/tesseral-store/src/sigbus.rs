@@ -191,6 +191,13 @@ impl Mapped {
         Ok(mapped)
     }
 
+    /// Takes the pages out of the memory of this process, unless some were replaced by zeros.
+    pub(crate) fn release(&self) {
+        if self.mapped_range.gone.load(SeqCst) == usize::MAX {
+            crate::map::release(&self.map);
+        }
+    }
+
     /// Returns the bytes, for operations in progress.
     pub(crate) fn bytes(self: &Arc<Self>) -> Bytes {
         Bytes::from_owner(Owner(Arc::clone(self)))

@@ -171,6 +171,12 @@ pub trait Store: Debug + Send + Sync {
         self.read(object, range)
     }
 
+    /// Takes the pages of a resident object out of the memory of this process where they can be read again: what an operation
+    /// on much data has used does not add up. Bytes stay valid.
+    fn release(&self, object: &str) {
+        let _ = object;
+    }
+
     /// Begins an operation on resident bytes; usually called through [`StoreExt::guarded`]. Until the guard is dropped, bytes
     /// of a file that another process truncates read as zeros instead of ending the process, and the guard's check reports it.
     ///

@@ -1,5 +1,6 @@
 //! Reading of dense arrays into one row-major result.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -111,6 +112,11 @@ pub(crate) fn fixed_size(handle: &Handle, field: u16) -> Result<usize> {
     }
 }
 
+/// Bytes of mapped files after which an operation releases their pages, and the size of a result that makes it worthwhile: smaller ones
+/// are likely to be read again.
+const RELEASED: u64 = 32 << 20;
+const RELEASED_FROM: u64 = 64 << 20;
+
 /// A planned execution over dense chunks.
 pub(crate) struct PreparedRead {
     pub plan: ChunkPlan,
@@ -132,6 +138,8 @@ pub(crate) struct PreparedRead {
     budget: u64,
     /// Called with the requests before the first one.
     planned_reads: Option<Arc<WatchReads>>,
+    /// Bytes of resident objects that were used.
+    used: AtomicU64,
 }
 
 impl PreparedRead {
@@ -180,6 +188,7 @@ impl PreparedRead {
             ahead,
             budget,
             planned_reads: options.planned_reads.clone(),
+            used: AtomicU64::new(0),
         })
     }
 
@@ -194,6 +203,18 @@ impl PreparedRead {
             }
         }
         Ok(None)
+    }
+
+    /// Counts stored bytes that were used, and releases mapped pages now and then, so that those of a large operation do not add up
+    /// to the size of the file.
+    pub(crate) fn count_used(&self, handle: &Handle, bytes: u64) {
+        let Some(resident) = self.resident.as_ref().filter(|_| self.bytes >= RELEASED_FROM) else { return };
+        let before = self.used.fetch_add(bytes, Ordering::Relaxed);
+        if before / RELEASED != before.saturating_add(bytes) / RELEASED {
+            for (object, _) in resident {
+                handle.store().release(&handle.source().object(*object));
+            }
+        }
     }
 
     /// The bytes of a unit of work.
@@ -517,6 +538,7 @@ fn paint_group(
             with_workspace(|workspace| paint_chunk(&cells, source, selection, targets, workspace))
         };
         context.with_source(handle, chunk, paint).map_err(|e| handle.locate(chunk, e))?;
+        prepared.count_used(handle, chunk.stored_bytes());
     }
     Ok(())
 }
@@ -551,6 +573,7 @@ pub(crate) fn paint_part(
         ahead: OnceLock::new(),
         budget: 0,
         planned_reads: None,
+        used: AtomicU64::new(0),
     };
     let mut values = alloc::zeroed("a group of chunks", bytes)?;
     let mut validity =

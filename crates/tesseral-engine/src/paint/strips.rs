@@ -57,7 +57,7 @@ pub(crate) fn paint(
     let ticker = options.ticker(strips.len() as u64);
     options.run(|| {
         // Each chunk is part of many strips: its digests are verified once before.
-        plan.chunks.par_iter().try_for_each(|chunk| {
+        plan.chunks.par_iter().try_for_each(|chunk| -> Result<()> {
             options.cancel.check()?;
             let check = || match chunk.cover.region().and_then(|cover| selection.clip(cover)) {
                 Some((part, _)) => {
@@ -66,7 +66,9 @@ pub(crate) fn paint(
                 }
                 None => Ok(()),
             };
-            check().map_err(|e| handle.locate(chunk, e))
+            check().map_err(|e| handle.locate(chunk, e))?;
+            prepared.count_used(handle, chunk.stored_bytes());
+            Ok(())
         })?;
         strips.into_par_iter().try_for_each(|strip| {
             let Strip { selection, chunks, out } = strip;
@@ -74,6 +76,7 @@ pub(crate) fn paint(
                 paint_chunk(handle, chunk, *field, *size, &source, &selection, out)
                     .map_err(|e| handle.locate(chunk, e))?;
             }
+            prepared.count_used(handle, out.len() as u64);
             ticker.tick()
         })
     })?;

@@ -225,7 +225,10 @@ impl<'a> Visitor<'a> {
         context: &ReadContext<'_>,
         fold: &mut dyn FnMut(&StridedView<'_>) -> Result<()>,
     ) -> Result<()> {
-        context.with_source(self.handle, chunk, |source| self.chunk_from(chunk, part, context, source, fold))
+        context
+            .with_source(self.handle, chunk, |source| self.chunk_from(chunk, part, context, source, fold))?;
+        self.prepared.count_used(self.handle, chunk.stored_bytes());
+        Ok(())
     }
 
     fn chunk_from(
