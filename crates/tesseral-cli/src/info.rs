@@ -117,8 +117,8 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     Ok(exit::OK)
 }
 
-/// Number of arrays in text output by default: inspecting each one takes time.
-const ARRAYS: usize = 1000;
+/// Number of arrays in text output by default: more than a person reads, and inspecting each one takes time.
+const ARRAYS: usize = 250;
 
 impl<'a> Report<'a> {
     fn new(
@@ -174,10 +174,10 @@ impl<'a> Report<'a> {
     fn entry(&self, index: usize) -> ArrayEntry {
         ArrayEntry {
             name: self.container.inner().name(index).to_owned(),
-            array: self
-                .container
-                .array_at(index)
-                .and_then(|array| ArraySummary::new(array, self.container.role(index)?, self.field)),
+            array: self.container.array_at(index).and_then(|array| {
+                let role = self.container.role_among_others(index, array.schema().role);
+                ArraySummary::new(array, role, self.field)
+            }),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tesseral_core::schema::VariableRole;
 use tesseral_core::{Attributes, ErrorKind, HistoryRow, Limits, Result};
@@ -13,7 +13,7 @@ use tesseral_store::{CacheFolder, Location, ReadMode, StorageOptions, Store, Sto
 
 use crate::Array;
 use crate::labels::{self, LabelCache, PendingLabels};
-use crate::roles;
+use crate::roles::{self, Roles};
 use tesseral_registry as registry;
 
 /// Options of opening. [`open`] uses the defaults.
@@ -237,8 +237,8 @@ pub struct Container {
     reopen: Option<ReopenContainer>,
     /// Cached index coordinates.
     labels: Arc<LabelCache>,
-    /// Roles of arrays in the attributes of others, computed on first use.
-    roles: Arc<OnceLock<HashMap<usize, VariableRole>>>,
+    /// Roles of arrays in the attributes of others, by the first of the arrays that can name each other, once they were asked for.
+    roles: Arc<Mutex<HashMap<usize, Arc<Roles>>>>,
     /// Packed fields are read as physical values.
     physical: bool,
 }
@@ -393,11 +393,28 @@ impl Container {
     /// Errors of loading the metadata of the array.
     pub fn role(&self, index: usize) -> Result<VariableRole> {
         let own = self.inner.store().guarded(|| self.inner.array(index))?.schema().role;
-        if own != VariableRole::Data {
-            return Ok(own);
+        Ok(self.role_among_others(index, own))
+    }
+
+    /// The role of an array that has a role by its own metadata.
+    pub fn role_among_others(&self, index: usize, own: VariableRole) -> VariableRole {
+        /// Number of sets of arrays whose roles are kept.
+        const KEPT: usize = 64;
+        let among = self.inner.companions(index);
+        if own != VariableRole::Data || among.len() < 2 {
+            return own;
         }
-        let named = self.roles.get_or_init(|| roles::of_attributes(self));
-        Ok(named.get(&index).copied().unwrap_or(own))
+        let kept = || self.roles.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = kept().get(&among.start).map(Arc::clone);
+        let named = known.unwrap_or_else(|| {
+            let found = Arc::new(roles::of_attributes(self, among.clone()));
+            let mut kept = kept();
+            if kept.len() >= KEPT {
+                kept.clear();
+            }
+            Arc::clone(kept.entry(among.start).or_insert(found))
+        });
+        named.get(&index).copied().unwrap_or(own)
     }
 
     pub(crate) fn labels(&self) -> &LabelCache {

@@ -8,6 +8,7 @@
 //! | `ancillary_variables`, `cell_measures` | ancillary variables |
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use tesseral_core::schema::VariableRole;
 use tesseral_core::{ArraySchema, Value};
@@ -19,10 +20,13 @@ use crate::Container;
 /// Number of arrays up to which the attributes of all of them are read.
 const MOST_ARRAYS: usize = 1 << 16;
 
-/// Roles by array index, of arrays that others name.
-pub(crate) fn of_attributes(container: &Container) -> HashMap<usize, VariableRole> {
-    let mut out: HashMap<usize, VariableRole> = HashMap::new();
-    if container.len() > MOST_ARRAYS {
+/// Roles by array index.
+pub(crate) type Roles = HashMap<usize, VariableRole>;
+
+/// Roles of arrays that others among them name.
+pub(crate) fn of_attributes(container: &Container, among: Range<usize>) -> Roles {
+    let mut out = Roles::new();
+    if among.len() > MOST_ARRAYS {
         return out;
     }
     let mut found = |index: usize, (role, name): (VariableRole, &str)| {
@@ -33,7 +37,7 @@ pub(crate) fn of_attributes(container: &Container) -> HashMap<usize, VariableRol
             }
         }
     };
-    for index in 0..container.len() {
+    for index in among.clone() {
         let Ok(source) = container.inner().store().guarded(|| container.inner().array(index)) else {
             continue;
         };
@@ -41,7 +45,7 @@ pub(crate) fn of_attributes(container: &Container) -> HashMap<usize, VariableRol
     }
     // Coordinates that belong to no variable in particular.
     if let Some(Value::Text(names)) = container.attributes().get("coordinates") {
-        (0..container.len().min(1)).for_each(|index| {
+        among.take(1).for_each(|index| {
             names.split_whitespace().for_each(|name| found(index, (VariableRole::Auxiliary, name)));
         });
     }

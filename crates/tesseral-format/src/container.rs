@@ -1,6 +1,7 @@
 //! The [`ContainerSource`] trait: an immutable snapshot of an opened source.
 
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Arc;
 
 use tesseral_core::{Attributes, Error, HistoryRow, Result};
@@ -114,6 +115,12 @@ pub trait ContainerSource: Debug + Send + Sync {
     fn groups(&self) -> &Groups {
         static NONE: std::sync::LazyLock<Groups> = std::sync::LazyLock::new(Groups::new);
         &NONE
+    }
+
+    /// The arrays whose attributes can name an array, itself among them: the ones it was written with. All by default.
+    fn companions(&self, index: usize) -> Range<usize> {
+        let _ = index;
+        0..self.len()
     }
 
     /// Resolves a name relative to another array: in its group, else in the nearest enclosing group.

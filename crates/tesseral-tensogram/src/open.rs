@@ -411,6 +411,11 @@ impl ContainerSource for TensogramContainer {
         }
     }
 
+    /// The objects of the same message.
+    fn companions(&self, index: usize) -> Range<usize> {
+        self.entries().locate(index).map_or(0..0, |(message, _)| self.entries().of_message(message))
+    }
+
     /// The object of that name in the same message.
     fn sibling(&self, index: usize, name: &str) -> Option<usize> {
         let (message, object) = self.entries().locate(index)?;

@@ -189,10 +189,11 @@ fn next_steps(report: &Report<'_>, paint: TerminalStyle) -> String {
     let source = shell_quoted(&report.arguments.source.to_string_lossy());
     let mut name = String::new();
     if report.total > 1 {
-        name = format!(" {}", shell_quoted(known.array.variable_name()));
-        if report.container.array(known.array.variable_name()).is_err() {
-            name = format!(" {}", shell_quoted(&schema.name));
-        }
+        let variable = known.array.variable_name();
+        // Names that several listed arrays have are not looked for among all of them.
+        let alone = report.known().filter(|known| known.array.variable_name() == variable).count() == 1;
+        let unique = alone && report.container.array(variable).is_ok();
+        name = format!(" {}", shell_quoted(if unique { variable } else { &schema.name }));
     }
     if let [first, _, ..] = schema.fields.as_slice() {
         let lead = if report.total > 1 { format!("{name}/") } else { " ".to_owned() };

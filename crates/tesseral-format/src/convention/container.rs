@@ -1,5 +1,6 @@
 //! A container with the arrays of the data model.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use tesseral_core::{Attributes, HistoryRow, Limits, Result};
@@ -79,6 +80,10 @@ impl ContainerSource for ModelContainer {
 
     fn find(&self, name: &str) -> Result<usize> {
         self.inner.find(name)
+    }
+
+    fn companions(&self, index: usize) -> Range<usize> {
+        self.inner.companions(index)
     }
 
     fn sibling(&self, index: usize, name: &str) -> Option<usize> {
