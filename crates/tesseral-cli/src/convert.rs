@@ -87,9 +87,12 @@ struct Shared {
     /// Option of the output's format, such as zarr_format=2 or shards=time=100; `tet doctor` lists them. Repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_option)]
     option: Vec<(String, Value)>,
-    /// Store minimum and maximum of every chunk (.tet: zone maps)
+    /// Store minimum and maximum of every chunk also for other readers (.tet: zone maps)
     #[arg(long)]
     zone_maps: bool,
+    /// Store no statistics of chunks (.tet: they are stored by default, where other readers ignore them)
+    #[arg(long)]
+    no_statistics: bool,
     /// Read the output again and compare every cell before publishing it
     #[arg(long)]
     check: bool,
@@ -127,6 +130,7 @@ impl Shared {
         options.codecs.clone_from(&self.codec);
         options.create = self.option.iter().cloned().collect();
         options.statistics = self.zone_maps;
+        options.chunk_statistics = self.no_statistics.then_some(false);
         options.check = self.check;
         options.dry_run = self.dry_run;
         options.overwrite = self.force;

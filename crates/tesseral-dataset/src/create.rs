@@ -45,7 +45,7 @@ pub struct Create {
 }
 
 impl Create {
-    /// Default options: an existing output is an error, digests are stored, statistics only if the format requires them.
+    /// Default options: an existing output is an error, digests and exact statistics of chunks are stored, zone maps are not.
     pub fn new() -> Self {
         Self::default()
     }
@@ -71,7 +71,7 @@ impl Create {
         self
     }
 
-    /// Stores no digests.
+    /// Stores no digests, and no exact statistics of chunks unless they are [requested](Self::chunk_statistics).
     #[must_use]
     pub fn without_digests(mut self) -> Self {
         self.options.digests = false;
@@ -85,10 +85,11 @@ impl Create {
         self
     }
 
-    /// Stores exact statistics of chunks, sums included, where other readers of the format ignore them (`.tet`).
+    /// Sets whether to store exact statistics of chunks, sums included, where other readers of the format ignore them (`.tet`).
+    /// Default: where digests are stored.
     #[must_use]
-    pub fn chunk_statistics(mut self) -> Self {
-        self.options.chunk_statistics = true;
+    pub fn chunk_statistics(mut self, stored: bool) -> Self {
+        self.options.chunk_statistics = Some(stored);
         self
     }
 

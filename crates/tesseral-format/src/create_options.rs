@@ -21,8 +21,8 @@ pub struct CreateOptions {
     pub overwrite: Overwrite,
     /// Store a digest per chunk, if the format supports it.
     pub digests: bool,
-    /// Store exact statistics of chunks where other readers of the format ignore them.
-    pub chunk_statistics: bool,
+    /// Store exact statistics of chunks where other readers of the format ignore them; `None` where digests are stored.
+    pub chunk_statistics: Option<bool>,
     /// Store chunk statistics also in the form that other readers of the format use, if it makes them optional (zone maps).
     pub statistics: bool,
     /// Memory budget to store for readers, if the format supports it.
@@ -44,7 +44,7 @@ impl Default for CreateOptions {
         Self {
             overwrite: Overwrite::Refuse,
             digests: true,
-            chunk_statistics: false,
+            chunk_statistics: None,
             statistics: false,
             memory_budget: None,
             work_space: None,
@@ -74,6 +74,11 @@ impl Debug for CreateOptions {
 }
 
 impl CreateOptions {
+    /// Whether to store exact statistics of chunks where other readers of the format ignore them.
+    pub fn stores_chunk_statistics(&self) -> bool {
+        self.chunk_statistics.unwrap_or(self.digests)
+    }
+
     /// Checks that a format supports the options of all formats that are set. [`Format::create`] need not check them again.
     ///
     /// # Errors

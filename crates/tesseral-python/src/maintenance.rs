@@ -128,7 +128,7 @@ pub struct Conversion {
     codec: Option<String>,
     casts: Vec<String>,
     fills: Vec<String>,
-    statistics: bool,
+    statistics: Option<bool>,
     check: bool,
     max_abs_error: Option<f64>,
     overwrite: bool,
@@ -147,7 +147,8 @@ impl Conversion {
         conversion.codecs = codecs;
         conversion.casts = self.casts.iter().map(|text| text.parse()).collect::<tesseral::Result<_>>()?;
         conversion.fills = self.fills.iter().map(|text| text.parse()).collect::<tesseral::Result<_>>()?;
-        conversion.statistics = self.statistics;
+        conversion.statistics = self.statistics == Some(true);
+        conversion.chunk_statistics = self.statistics;
         conversion.check = self.check;
         conversion.max_abs_error = self.max_abs_error;
         conversion.overwrite = self.overwrite;

@@ -159,14 +159,14 @@ pub fn declare(
 impl Writer {
     #[new]
     #[allow(clippy::too_many_arguments)]
-    #[pyo3(signature = (path, format="", overwrite=false, digests=true, statistics=false, options=None, durability="full"))]
+    #[pyo3(signature = (path, format="", overwrite=false, digests=true, statistics=None, options=None, durability="full"))]
     fn new(
         py: Python<'_>,
         path: Located,
         format: &str,
         overwrite: bool,
         digests: bool,
-        statistics: bool,
+        statistics: Option<bool>,
         options: Option<&Bound<'_, PyAny>>,
         durability: &str,
     ) -> PyResult<Self> {
@@ -176,8 +176,9 @@ impl Writer {
         if !digests {
             create = create.without_digests();
         }
-        if statistics {
-            create = create.statistics().chunk_statistics();
+        if let Some(stored) = statistics {
+            create = create.chunk_statistics(stored);
+            create = if stored { create.statistics() } else { create };
         }
         let begin = || {
             runtime::home();

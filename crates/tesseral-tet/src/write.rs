@@ -152,7 +152,7 @@ impl TetWriter {
             staged: store.stage("", options.overwrite)?,
             digests: options.digests,
             zone_maps: options.statistics,
-            statistics: options.chunk_statistics,
+            statistics: options.stores_chunk_statistics(),
             header,
             arrays: Vec::new(),
             names: HashSet::new(),

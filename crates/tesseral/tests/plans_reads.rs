@@ -8,12 +8,14 @@ mod common;
 use std::sync::Arc;
 
 use common::{Case, array, behind, options, select, threads};
-use tesseral::{DType, Options, Selection, StatSet};
+use tesseral::{CreateOptions, DType, Options, Selection, StatSet};
 use tesseral_store::test_wrappers::Counting;
 
 /// Explains a selection, and checks that the executor does exactly that.
 fn explained(case: &Case, digests: bool, selections: &[Selection]) -> Vec<String> {
-    let bytes = case.write_with(&options(digests, false, None), Options::default());
+    // Statistics would answer sums without the bytes of chunks.
+    let create = CreateOptions { chunk_statistics: Some(false), ..options(digests, false, None) };
+    let bytes = case.write_with(&create, Options::default());
     let mut lines = Vec::new();
     for selection in selections {
         for n in [1, 4] {
@@ -92,6 +94,18 @@ fn plans_of_distant_chunks() {
             "2 chunks: 2 spans, 1 request, 400 KiB",
         ]
     );
+}
+
+#[test]
+fn sums_of_files_with_statistics_read_no_chunks() {
+    let shape = [40, 25_600];
+    let case = Case::counting(DType::Float64, &shape, &[1, 25_600], "raw");
+    let counting = Arc::new(Counting::default());
+    let array = array(behind(&case.write(), &counting));
+    counting.reset();
+    array.summary(&Selection::all(&shape), StatSet::SUM).unwrap();
+    let spans = counting.spans();
+    assert!(spans.len() == 1 && counting.bytes() <= 128 << 10, "{spans:?}");
 }
 
 #[test]

@@ -67,6 +67,28 @@ fn cells(slices: &[(u64, u64, u64); 3]) -> impl Iterator<Item = usize> + use<> {
     })
 }
 
+/// Blocks whose damage a read finds are those that it hashes.
+#[test]
+fn a_window_of_32_kib_hashes_at_most_128_kib() {
+    let shape = [24, 91, 90];
+    let case = Case::counting(DType::Float32, &shape, &shape, "raw");
+    let file = case.write().to_vec();
+    let payload = file.windows(64).position(|w| w == &case.cells[..64]).unwrap();
+    let hashed = |slices: &[(u64, u64, u64); 3]| {
+        let selection = select(&shape, slices);
+        let found = |block: &usize| {
+            let mut damaged = file.clone();
+            damaged[payload + block * BLOCK] ^= 1;
+            read(&damaged, &selection).is_err()
+        };
+        (0..case.cells.len().div_ceil(BLOCK)).filter(found).count() * BLOCK
+    };
+    // A window of 8×32×32 cells, a series, and a row.
+    assert!((32 << 10..=128 << 10).contains(&hashed(&[(3, 11, 1), (17, 49, 1), (29, 61, 1)])));
+    assert_eq!(hashed(&[(0, 24, 1), (40, 41, 1), (40, 41, 1)]), 24 * BLOCK);
+    assert!(hashed(&[(5, 6, 1), (40, 41, 1), (0, 90, 1)]) <= 2 * BLOCK);
+}
+
 #[test]
 fn every_flip_of_the_digests_of_blocks_is_found_or_harmless() {
     let (file, payload) = file();

@@ -39,8 +39,10 @@ pub struct ConvertOptions {
     pub fills: Vec<Fill>,
     /// Conversion of sparse arrays; `None` keeps them sparse, or returns an error if the target does not support them.
     pub sparse: Option<SparseAs>,
-    /// Store statistics of every chunk, if the format makes them optional.
+    /// Store statistics of every chunk also in the form that other readers of the format use, if it makes them optional.
     pub statistics: bool,
+    /// Store exact statistics of chunks where other readers of the format ignore them; `None` for the default, which is to.
+    pub chunk_statistics: Option<bool>,
     /// Read the output again and compare every cell before publishing it.
     pub check: bool,
     /// Maximum absolute error of packed float64 cells.
@@ -124,7 +126,14 @@ impl ConvertOptions {
         self
     }
 
-    /// Stores statistics of every chunk, if the format makes them optional.
+    /// Sets whether to store exact statistics of chunks where other readers of the format ignore them. Default: true.
+    #[must_use]
+    pub fn chunk_statistics(mut self, stored: bool) -> Self {
+        self.chunk_statistics = Some(stored);
+        self
+    }
+
+    /// Stores statistics of every chunk also in the form that other readers of the format use, if it makes them optional.
     #[must_use]
     pub fn statistics(mut self) -> Self {
         self.statistics = true;

@@ -169,6 +169,7 @@ impl ConvertPlan {
         let (memory, free) = (options.execution.memory, default_memory());
         let mut create = CreateOptions {
             statistics: options.statistics,
+            chunk_statistics: options.chunk_statistics,
             work_space: Some(memory.unwrap_or(free) / 4),
             ..CreateOptions::default()
         };

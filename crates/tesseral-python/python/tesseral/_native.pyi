@@ -211,7 +211,7 @@ class Writer:
         format: str = "",
         overwrite: bool = False,
         digests: bool = True,
-        statistics: bool = False,
+        statistics: bool | None = None,
         options: dict[str, Any] | None = None,
         durability: str = "full",
     ) -> None: ...

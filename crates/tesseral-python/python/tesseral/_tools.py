@@ -181,7 +181,7 @@ def convert(
     codec: str | Sequence[str] | None = None,
     cast: str | Mapping[str, str] | None = None,
     fill: float | str | Mapping[str, float | str] | None = None,
-    statistics: bool = False,
+    statistics: bool | None = None,
     check: bool = False,
     max_abs_error: float | None = None,
     overwrite: bool = False,
@@ -196,7 +196,8 @@ def convert(
 
     The format is given by the file extension of the target unless it is named. `select` has selections in the syntax of `tet`
     (`"time=0:10"`), `cast` a dtype for all arrays or one by name, `fill` the value of unwritten cells, and of nulls if the target
-    does not support them. `check` reads the output again and compares every cell before publishing it. `storage_options` has settings
+    does not support them. `statistics=True` stores statistics of chunks also for other readers (`.tet`: zone maps), `statistics=False`
+    none. `check` reads the output again and compares every cell before publishing it. `storage_options` has settings
     of the object store of the source, `target_options` those of the target, by default the same.
     `durability="none"` does not wait for the device: for scratch data.
     """

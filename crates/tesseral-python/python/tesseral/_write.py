@@ -224,7 +224,7 @@ class Session:
         *,
         overwrite: bool = False,
         digests: bool = True,
-        statistics: bool = False,
+        statistics: bool | None = None,
         durability: str = "full",
         storage_options: Mapping[str, Any] | None = None,
         **options: Any,
@@ -383,7 +383,7 @@ def create(
     *,
     overwrite: bool = False,
     digests: bool = True,
-    statistics: bool = False,
+    statistics: bool | None = None,
     durability: str = "full",
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
@@ -394,7 +394,8 @@ def create(path: Source, format: Any = "", *, overwrite: bool = False, **options
     """Creates a container, to be used in `with`. The format is given by the file extension unless it is named: `tet`, `tensogram`,
     `tiledb`.
 
-    `statistics` stores statistics of every chunk if the format makes them optional; `digests=False` stores no digests. `durability="none"` does not wait for the device: for scratch data. Other
+    `.tet` files have exact statistics of every chunk, which other readers ignore: `statistics=True` stores
+    zone maps for them as well, `statistics=False` none at all. `digests=False` stores no digests, and statistics only on request. `durability="none"` does not wait for the device: for scratch data. Other
     options are those of the format, such as `timestamp` of TileDB arrays.
 
     With a schema instead of the format, creates an empty TileDB array, for use with `append`:
@@ -454,7 +455,7 @@ def write(
     format: str = "",
     overwrite: bool = False,
     digests: bool = True,
-    statistics: bool = False,
+    statistics: bool | None = None,
     durability: str = "full",
     **options: Any,
 ) -> None:
