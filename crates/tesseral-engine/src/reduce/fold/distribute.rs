@@ -1,5 +1,7 @@
 //! Distributing the cells of a block to slots.
 
+use std::ops::Range;
+
 use tesseral_core::{DType, Region, Result};
 
 use super::layout::{self, CellOffsets, OffsetStrides, Positions, SlotPositions};
@@ -81,7 +83,11 @@ impl<'a, T: Cell> SlotDistributor<'a, T> {
 
     /// The cells of a slot where they are neighbors in the block and all are selected: they need not be copied.
     fn contiguous(&self, at: &[usize]) -> Option<&'a [T]> {
-        if !self.cells.all_selected() {
+        if !self.cells.all_selected()
+            || self.cells.placed
+            || self.cells.weighted
+            || self.cells.paired.is_some()
+        {
             return None;
         }
         let (mut start, mut len) = (0, 1);
@@ -106,17 +112,35 @@ impl<'a, T: Cell> SlotDistributor<'a, T> {
         let positions = lists.slot(at[d]);
         let stride = self.strides[d];
         let last = d + 1 == self.lists.len();
-        let values = self.cells.values;
-        if last && self.cells.all_selected() {
+        let cells = &self.cells;
+        if last && !cells.placed {
+            let weight = |p: usize| place.weight + (self.starts[d] + p as u64) * stride.weight;
             match positions {
                 Positions::Range(range) if stride.offset == 1 => {
-                    out.values
-                        .extend_from_slice(&values[place.offset + range.start..place.offset + range.end]);
+                    if cells.weighted && cells.all_selected() {
+                        let weights = self.fold.weights.iter();
+                        weights.for_each(|weights| {
+                            out.weights.extend(range.clone().map(|p| weights.at(weight(p))))
+                        });
+                    }
+                    if !cells.weighted || cells.all_selected() {
+                        cells.push_run(place.offset + range.start..place.offset + range.end, out);
+                        return;
+                    }
+                    return range.for_each(|p| {
+                        let next = CellOffsets { offset: place.offset + p, weight: weight(p), ..place };
+                        cells.push(next, self.fold, out);
+                    });
                 }
-                positions => out.values.extend(positions.map(|p| values[place.offset + p * stride.offset])),
+                positions if cells.all_selected() && !cells.weighted && cells.paired.is_none() => {
+                    return out
+                        .values
+                        .extend(positions.map(|p| cells.values[place.offset + p * stride.offset]));
+                }
+                _ => {}
             }
-            return;
         }
+        let positions = lists.slot(at[d]);
         for p in positions {
             let position = self.starts[d] + p as u64;
             let next = CellOffsets {
@@ -137,8 +161,9 @@ pub(super) struct BlockCells<'a, T> {
     validity: Option<&'a [u8]>,
     /// One byte per cell, 0 for those that do not meet the condition.
     mask: Option<&'a [u8]>,
-    /// Whether some reducer needs the places of cells.
+    /// Whether some reducer needs the places of cells, and whether some needs their weights.
     placed: bool,
+    weighted: bool,
     /// The second variable at the same cells.
     paired: Option<&'a [f64]>,
 }
@@ -151,7 +176,8 @@ impl<'a, T: Cell> BlockCells<'a, T> {
         mask: Option<&'a [u8]>,
     ) -> Self {
         let placed = fold.reducers.iter().any(Reducer::placed);
-        Self { values, validity, mask, placed, paired: None }
+        let weighted = fold.weights.is_some() && fold.reducers.iter().any(Reducer::weighted);
+        Self { values, validity, mask, placed, weighted, paired: None }
     }
 
     /// With a second variable.
@@ -160,9 +186,37 @@ impl<'a, T: Cell> BlockCells<'a, T> {
         self
     }
 
-    /// Whether every cell is selected and no places are needed.
+    /// Whether every cell is selected.
     fn all_selected(&self) -> bool {
-        self.validity.is_none() && self.mask.is_none() && !self.placed
+        self.validity.is_none() && self.mask.is_none()
+    }
+
+    /// Appends the selected cells of a run, without places and weights.
+    fn push_run(&self, run: Range<usize>, out: &mut SlotCells<T>) {
+        let values = &self.values[run.clone()];
+        if self.all_selected() {
+            out.values.extend_from_slice(values);
+            out.paired.extend_from_slice(self.paired.map_or(&[], |paired| &paired[run]));
+            return;
+        }
+        let (mask, validity) = (self.mask.map(|m| &m[run.clone()]), self.validity.map(|v| &v[run.clone()]));
+        // Each cell is written, and the next one overwrites it unless it is kept: there is no branch to mispredict.
+        let (first, mut kept) = (out.values.len(), 0);
+        out.values.resize(first + values.len(), T::zeroed());
+        for (i, &value) in values.iter().enumerate() {
+            let chosen = mask.is_none_or(|mask| mask[i] != 0);
+            let valid = validity.is_none_or(|validity| validity[i] != 0);
+            out.values[first + kept] = value;
+            kept += usize::from(chosen & valid);
+            out.nulls += u64::from(chosen & !valid);
+        }
+        out.values.truncate(first + kept);
+        if let Some(paired) = self.paired {
+            let selected =
+                |i: &usize| mask.is_none_or(|mask| mask[*i] != 0) && validity.is_none_or(|v| v[*i] != 0);
+            let others = &paired[run];
+            out.paired.extend((0..values.len()).filter(selected).map(|i| others[i]));
+        }
     }
 
     /// Appends a cell if it is selected.
@@ -180,12 +234,12 @@ impl<'a, T: Cell> BlockCells<'a, T> {
         if self.placed {
             out.fiber.push(place.fiber);
             out.order.push(place.order);
-            if let Some(weights) = &fold.weights {
-                out.weights.push(weights.at(place.weight));
-            }
-            if let Some(paired) = self.paired {
-                out.paired.push(paired.get(cell).copied().unwrap_or(f64::NAN));
-            }
+        }
+        if let (true, Some(weights)) = (self.weighted, &fold.weights) {
+            out.weights.push(weights.at(place.weight));
+        }
+        if let Some(paired) = self.paired {
+            out.paired.push(paired.get(cell).copied().unwrap_or(f64::NAN));
         }
     }
 }

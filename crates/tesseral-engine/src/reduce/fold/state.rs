@@ -249,7 +249,7 @@ impl FoldState {
         }
     }
 
-    /// Adds `n` cells of the same value that are not cells of the selection; `index` is the fiber position of the first.
+    /// Adds `n` cells of the same value that are no cells of the selection; `index` is the fiber position of the first.
     ///
     /// # Errors
     /// `InvalidRequest` when the dtype of the value differs.
@@ -474,18 +474,14 @@ fn interpolate<T: Cell>(a: T, b: T, fraction: f64) -> f64 {
 }
 
 impl Reducer {
-    /// Whether the reducer needs the place of each cell: its fiber position, its order or its weight.
+    /// Whether the reducer needs the place of each cell: its fiber position or its order.
     pub(super) fn placed(&self) -> bool {
-        matches!(
-            self,
-            Self::ArgMin
-                | Self::ArgMax
-                | Self::First
-                | Self::Last
-                | Self::Weighted { .. }
-                | Self::WeightedValues
-                | Self::Pairs
-        )
+        matches!(self, Self::ArgMin | Self::ArgMax | Self::First | Self::Last)
+    }
+
+    /// Whether the reducer needs the weight of each cell.
+    pub(super) fn weighted(&self) -> bool {
+        matches!(self, Self::Weighted { .. } | Self::WeightedValues)
     }
 
     /// Whether the reducer keeps every value.
