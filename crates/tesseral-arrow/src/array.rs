@@ -1,17 +1,15 @@
 //! A column as an array: record batches are chunks.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 use tesseral_core::{
     ArraySchema, CellLen, ChunkStats, Coords, Dimension, Error, Limits, Region, Result, Stat,
 };
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, Planned,
-    PlannedChunk, Request, Role, Scratch, Uncovered, table,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Part, Planned, PlannedChunk, Request,
+    Scratch, table,
 };
 use tesseral_store::Rounds;
 
@@ -93,10 +91,6 @@ impl ArraySource for ColumnArray {
         &self.schema
     }
 
-    fn object(&self, _number: u32) -> Cow<'_, str> {
-        Cow::Borrowed("")
-    }
-
     fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
         let Some([slice]) = request.selection().map(|selection| selection.slices()) else {
             return Err(Error::internal("a request of a different rank"));
@@ -105,7 +99,7 @@ impl ArraySource for ColumnArray {
         for number in table::touched_rows(&self.table.groups, slice) {
             let (batch, group) = (&self.table.batches[number], &self.table.groups[number]);
             self.limits.check_plan(chunks.len() as u64 + 1)?;
-            let (ranges, access) = match self.direct(batch) {
+            let (mut ranges, access) = match self.direct(batch) {
                 Some(range) => (vec![range?], Access::Direct { swapped: cfg!(target_endian = "big") }),
                 None => {
                     let mut ranges = batch.ranges(self.column());
@@ -115,38 +109,21 @@ impl ArraySource for ColumnArray {
                     (ranges, Access::Coded { granule: None })
                 }
             };
-            // A bitmap that is not stored has the place of what is.
-            let first = ranges.iter().find(|range| !range.is_empty()).map_or(0, |range| range.start);
             let stored = ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(range.end - range.start));
             self.limits.check_chunk(stored)?;
             let size = self.schema.fields[0].cell_size().unwrap_or(1) as u64;
             // A bit becomes a byte.
             self.limits.check_decoded(batch.rows.saturating_mul(size), stored.saturating_mul(8))?;
-            let part = |(column, range): (&Column, &Range<u64>)| Part {
-                column: *column,
-                role: Role::Values,
-                object: 0,
-                offset: if range.is_empty() { first } else { range.start },
-                len: range.end - range.start,
-            };
-            let parts: SmallVec<[Part; 1]> = request
-                .columns
-                .iter()
-                .flat_map(|column| ranges.iter().map(move |range| (column, range)))
-                .map(part)
-                .collect();
-            chunks.push(PlannedChunk {
-                id: number as u64,
-                tile: None,
-                layer: 0,
-                cells: batch.rows,
-                parts,
-                access,
-                cover: Cover::Exact(Region::new([(group.start, group.end)])),
-                whole: true,
-            });
+            // A bitmap that is not stored has the place of what is.
+            let first = ranges.iter().find(|range| !range.is_empty()).map_or(0, |range| range.start);
+            ranges.iter_mut().filter(|range| range.is_empty()).for_each(|range| *range = first..first);
+            let parts = request.columns.iter();
+            let parts =
+                parts.flat_map(|column| ranges.iter().map(move |range| Part::values(*column, 0, range)));
+            let region = Region::new([(group.start, group.end)]);
+            chunks.push(PlannedChunk::exact(number as u64, region, parts.collect(), access));
         }
-        Ok(Planned::Ready(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() }))
+        Ok(Planned::Ready(ChunkPlan::disjoint(chunks)))
     }
 
     fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {
@@ -170,10 +147,6 @@ impl ArraySource for ColumnArray {
             codec: codec.map_or("raw", crate::batch::BatchCodec::name).to_owned(),
             offset: chunk.parts.first().map_or(0, |part| part.offset),
         }
-    }
-
-    fn digests(&self, _chunk: &PlannedChunk) -> DigestSpans<'_> {
-        DigestSpans::new()
     }
 
     fn decode(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use tesseral_core::{Attributes, Error, ErrorKind, Finding, HistoryRow, Result};
+use tesseral_core::{Attributes, Error, Finding, HistoryRow, Result};
 use tesseral_format::convention::Holds;
 use tesseral_format::{
     ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, CreateOptions, Format,
@@ -108,14 +108,11 @@ impl Format for ArrowFormat {
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Sniff {
-        let name = probe.name.to_ascii_lowercase();
         match probe.entries {
             None if probe.head.starts_with(MAGIC) || is_stream(probe.head) => Sniff::Content,
             // Version 1 of Feather is another format.
             None if probe.head.starts_with(b"FEA1") => Sniff::No,
-            None if EXTENSIONS.iter().any(|e| name.strip_suffix(e).is_some_and(|n| n.ends_with('.'))) => {
-                Sniff::Name
-            }
+            None if probe.has_extension(&EXTENSIONS) => Sniff::Name,
             _ => Sniff::No,
         }
     }
@@ -135,21 +132,10 @@ impl Format for ArrowFormat {
         report: &mut dyn FnMut(Finding),
     ) -> Result<AuditReport> {
         let len = store.len("")?;
-        match ArrowContainer::open(store, &options.open) {
-            Ok(container) => {
-                report(Finding::passed(
-                    "structure",
-                    "the metadata describe the buffers of all record batches",
-                ));
-                let uncovered_bytes = container.table.metadata_bytes;
-                let container: Option<Arc<dyn ContainerSource>> = Some(Arc::new(container));
-                Ok(AuditReport { container, uncovered_bytes, ..AuditReport::default() })
-            }
-            Err(e) if matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound { .. }) => Err(e),
-            Err(e) => {
-                report(Finding::from_error("structure", &e));
-                Ok(AuditReport { uncovered_bytes: len, ..AuditReport::default() })
-            }
-        }
+        let opened = ArrowContainer::open(store, &options.open);
+        AuditReport::from_opening(opened, len, report, |container, report| {
+            report(Finding::passed("structure", "the metadata describe the buffers of all record batches"));
+            AuditReport::uncovered(container.table.metadata_bytes)
+        })
     }
 }
