@@ -2,12 +2,13 @@
 //!
 //! [`layered`] stores dense arrays as overlapping layers with gaps, [`cells`] sparse arrays as layers of listed cells. Both are
 //! complete formats: bytes in a store, recognized, opened, audited and (layered) written like any other, so that the engine
-//! and the [conformance suite](crate::suite) run on them unchanged.
+//! and the [conformance suite](crate::suite) run on them unchanged. [`tables`] has what tests of tables have in common.
 
 pub mod cells;
 mod coding;
 pub mod layered;
 mod random;
+pub mod tables;
 mod values;
 mod wire;
 
