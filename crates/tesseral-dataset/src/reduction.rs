@@ -174,7 +174,7 @@ impl<'a> StatisticsQuery<'a> {
     }
 
     /// One answer for each position of a dimension, `lat`, or for each part of its times: `time.year`, `time.month`, `time.season`,
-    /// `time.day`, `time.dayofyear`, `time.hour`.
+    /// `time.day`, `time.dayofyear`, `time.hour`, `time.date`.
     ///
     /// # Errors
     /// `NotFound` for an unknown dimension or part of a time.

@@ -21,15 +21,23 @@ pub enum TimePart {
     DayOfYear,
     /// The hour of the day, from 0.
     Hour,
+    /// The day of the calendar: year, month and day.
+    Date,
 }
 
-const NAMES: [(&str, TimePart); 6] = [
+/// Months of a year.
+const MONTHS: i64 = 12;
+/// Most days of a month.
+const DAYS: i64 = 31;
+
+const NAMES: [(&str, TimePart); 7] = [
     ("year", TimePart::Year),
     ("month", TimePart::Month),
     ("season", TimePart::Season),
     ("day", TimePart::Day),
     ("dayofyear", TimePart::DayOfYear),
     ("hour", TimePart::Hour),
+    ("date", TimePart::Date),
 ];
 
 /// Seasons by the initials of their months, in the order of the year from December on.
@@ -48,6 +56,10 @@ impl TimePart {
                 day(time.month, time.day) - day(1, 1) + 1
             }
             Self::Hour => (i128::from(time.micros) / (3_600 * MICROS_PER_SECOND)) as i64,
+            Self::Date => {
+                let month = time.year.saturating_mul(MONTHS).saturating_add(i64::from(time.month) - 1);
+                month.saturating_mul(DAYS).saturating_add(i64::from(time.day) - 1)
+            }
         }
     }
 
@@ -56,13 +68,20 @@ impl TimePart {
         let season = || usize::try_from(number).ok().and_then(|i| SEASONS.get(i));
         match self {
             Self::Season => season().map_or_else(|| number.to_string(), |name| (*name).to_owned()),
+            Self::Date => {
+                let month = number.div_euclid(DAYS);
+                // Remainders below 12 and 31.
+                let of = |n: i64, count: i64| u8::try_from(n.rem_euclid(count) + 1).unwrap_or(u8::MAX);
+                let (month, day, year) = (of(month, MONTHS), of(number, DAYS), month.div_euclid(MONTHS));
+                CivilTime { year, month, day, micros: 0 }.to_string()
+            }
             _ => number.to_string(),
         }
     }
 
     /// Whether the numbers of the part are texts.
     pub fn is_text(self) -> bool {
-        self == Self::Season
+        matches!(self, Self::Season | Self::Date)
     }
 }
 

@@ -212,10 +212,25 @@ fn parts_of_times_in_every_calendar() {
     assert_eq!(at("days since 1900-01-01", "julian", 59), "1900 2 DJF 29 60 0");
     // Ten days are left out in 1582.
     assert_eq!(at("days since 1582-10-04", "standard", 1), "1582 10 SON 15 278 0");
-    for name in ["year", "month", "season", "day", "dayofyear", "hour"] {
+    for name in ["year", "month", "season", "day", "dayofyear", "hour", "date"] {
         assert_eq!(name.parse::<TimePart>().unwrap().to_string(), name);
     }
     assert!("week".parse::<TimePart>().is_err());
+    let date = |year, month, day| CivilTime { year, month, day, micros: 5 };
+    let mut last = i64::MIN;
+    for (time, text) in [
+        (date(-1, 12, 31), "-0001-12-31"),
+        (date(0, 1, 1), "0000-01-01"),
+        (date(1999, 12, 31), "1999-12-31"),
+        (date(2000, 1, 1), "2000-01-01"),
+        (date(2000, 2, 30), "2000-02-30"),
+        (date(2000, 3, 1), "2000-03-01"),
+    ] {
+        let number = TimePart::Date.of(&time, Calendar::Standard);
+        assert_eq!(TimePart::Date.text(number), text);
+        assert!(number > last, "dates order as their numbers");
+        last = number;
+    }
 }
 
 #[test]

@@ -21,8 +21,7 @@ pub(super) fn group_by(value: &Json) -> Result<GroupBy> {
                 Some(part) => part.parse().ok().map(GroupedBy::Time),
                 None => None,
             };
-            let expected =
-                "expected \"labels\", \"year\", \"month\", \"season\", \"day\", \"dayofyear\" or \"hour\"";
+            let expected = "expected \"labels\", \"year\", \"month\", \"season\", \"day\", \"dayofyear\", \"hour\" or \"date\"";
             let by = by.ok_or_else(|| bad("group_by.by", expected))?;
             let axes = object.get("axes");
             (axes.ok_or_else(|| bad("group_by.axes", "expected a list of axes"))?, by)
