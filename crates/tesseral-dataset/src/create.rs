@@ -232,6 +232,14 @@ impl Session {
         self.schema.as_ref()
     }
 
+    /// Schema of an array that was added.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if the array is not one of this session.
+    pub fn declared(&self, array: ArrayId) -> Result<&ArraySchema> {
+        self.inner.schema(array.0)
+    }
+
     /// Writes a region of whole chunks from columns in memory, one per field, row-major over the region.
     ///
     /// # Errors
@@ -299,7 +307,7 @@ impl Session {
     /// `InvalidRequest` if the array does not match, the region divides a chunk, or a chunk is a duplicate; errors of reading;
     /// `Io`.
     pub fn copy(&self, array: ArrayId, region: &Region, from: &Array) -> Result<()> {
-        let declared = self.inner.schema(array.0)?;
+        let declared = self.declared(array)?;
         let fields = |schema: &ArraySchema| -> Vec<_> {
             schema.fields.iter().map(|f| (f.dtype, f.cell, f.nullable)).collect()
         };

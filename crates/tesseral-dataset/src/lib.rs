@@ -24,7 +24,10 @@ mod repair;
 mod roles;
 mod select;
 mod time_condition;
+#[cfg(feature = "ndarray")]
+mod typed;
 pub mod variable;
+mod window;
 
 pub use advise::{ChunkAdvice, ReadCost, advise};
 pub use append::{Append, condition, edit, edit_store};
@@ -42,3 +45,4 @@ pub use recover::recover;
 pub use reduction::{AnswerAxis, Asked, Rolling, StatisticsQuery, TimeGroups, paired, time_groups, weights};
 pub use repair::{apply_repair, remove_unfinished, repairs, unfinished};
 pub use variable::{Variable, Variables};
+pub use window::{CoordinateRange, PositionRange, SelectedCells};

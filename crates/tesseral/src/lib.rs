@@ -34,7 +34,12 @@
 //! one from text. Errors have a [kind](ErrorKind), a location, and a hint.
 //!
 //! # Cargo features
-//! One per format, named by its id and on by default, and `remote` for object stores. [`formats`] lists those of the build.
+//! One per format, named by its id and on by default, and `remote` for object stores. [`formats`] lists those of the build. `ndarray`, off
+//! by default, adds `Array::read_as` and `Session::write_array` for arrays of that crate.
+//!
+//! # Examples
+//! One for each task is in `crates/tesseral/examples`: `list_dataset`, `read_window`, `select_typed`, `statistics`, `coldest_day`,
+//! `write_large`, `npy_to_tet`, `convert_dataset`, `read_async`, `answer_queries`.
 #![forbid(unsafe_code)]
 
 pub use tesseral_convert::{
@@ -53,10 +58,10 @@ pub use tesseral_core::{
 };
 pub use tesseral_dataset::{
     AnswerAxis, Append, Array, ArrayId, Asked, AsyncResult, AsyncResults, CellQuery, ChunkAdvice, Container,
-    CopiedDataset, Create, Open, Output, Overview, Point, ReadCost, Rolling, Session, StagedOutput,
-    StatisticsQuery, TimeGroups, Variable, Variables, advise, apply_repair, as_of, condition, copy_dataset,
-    declared_field, edit, edit_store, local, open, overview, overview_within, recover, remove_unfinished,
-    repairs, unfinished,
+    CoordinateRange, CopiedDataset, Create, Open, Output, Overview, Point, PositionRange, ReadCost, Rolling,
+    SelectedCells, Session, StagedOutput, StatisticsQuery, TimeGroups, Variable, Variables, advise,
+    apply_repair, as_of, condition, copy_dataset, declared_field, edit, edit_store, local, open, overview,
+    overview_within, recover, remove_unfinished, repairs, unfinished,
 };
 pub use tesseral_engine::{
     Blocks, Buffer, Cancel, CellBatch, CellOrder, CellStream, Cells, Dense, Explained, InputOrder, Options,
