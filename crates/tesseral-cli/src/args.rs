@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::Styles;
 use clap::builder::styling::AnsiColor;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, Parser, ValueEnum};
 
 use crate::command::Command;
@@ -123,7 +124,7 @@ impl std::error::Error for SizeError {}
 
 /// Inserts `info` before the first argument that is not an option, unless it is a command.
 ///
-/// A word that is not a file but similar to a command is left unchanged, so that the error suggests the command.
+/// A word that is neither a file nor written like a path is left unchanged, so that the error suggests a command.
 pub(crate) fn with_default_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let root = Cli::command();
     let takes_value = |flag: &str| {
@@ -144,16 +145,63 @@ pub(crate) fn with_default_command(mut arguments: Vec<OsString>) -> Vec<OsString
     let word = arguments[found].to_string_lossy().into_owned();
     let known = word == "help"
         || root.get_subcommands().any(|c| c.get_name() == word || c.get_all_aliases().any(|a| a == word));
-    if !known && (Path::new(&arguments[found]).exists() || !resembles_command(&root, &word)) {
+    let is_source = || Path::new(&arguments[found]).exists() || !word.chars().all(|c| c.is_ascii_lowercase());
+    if !known && is_source() {
         arguments.insert(found, "info".into());
     }
     arguments
 }
 
-fn resembles_command(root: &clap::Command, word: &str) -> bool {
-    // Of a name of two letters, every word of two letters is two edits away.
-    let edits = |name: &str| name.len().saturating_sub(1).min(2);
-    root.get_subcommands().any(|c| strsim::levenshtein(c.get_name(), word) <= edits(c.get_name()))
+/// Words for commands in other programs, with the command that does it here.
+const SYNONYMS: [(&str, &str); 24] = [
+    ("aggregate", "stat"),
+    ("browse", "serve"),
+    ("check", "verify"),
+    ("compare", "diff"),
+    ("compress", "convert"),
+    ("describe", "info"),
+    ("draw", "plot"),
+    ("fix", "repair"),
+    ("gui", "serve"),
+    ("history", "log"),
+    ("list", "info"),
+    ("map", "plot"),
+    ("mean", "stat"),
+    ("ncdump", "cdl"),
+    ("open", "info"),
+    ("print", "cat"),
+    ("read", "cat"),
+    ("select", "cat"),
+    ("show", "info"),
+    ("statistics", "stat"),
+    ("stats", "stat"),
+    ("summary", "stat"),
+    ("view", "serve"),
+    ("write", "create"),
+];
+
+/// The message of a word that is neither a command nor a file, with the command that was probably meant; `None` for other errors.
+pub(crate) fn unknown_command(error: &clap::Error) -> Option<String> {
+    if error.kind() != clap::error::ErrorKind::InvalidSubcommand {
+        return None;
+    }
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let root = Cli::command();
+    let names: Vec<&str> = root.get_subcommands().map(clap::Command::get_name).collect();
+    let synonym =
+        SYNONYMS.iter().find(|(other, own)| other == word && names.contains(own)).map(|(_, own)| *own);
+    let meant = synonym.or_else(|| {
+        // Of a name of two letters, every word of two letters is two edits away.
+        let edits = |name: &str| strsim::damerau_levenshtein(name, word);
+        let near = names.iter().filter(|name| edits(name) <= name.len().saturating_sub(1).min(2));
+        let longer = || names.iter().find(|name| name.starts_with(word.as_str()) || word.starts_with(**name));
+        near.min_by_key(|name| edits(name)).or_else(longer).copied()
+    });
+    let advice = match meant {
+        Some(name) => format!("did you mean `tet {name}`? `tet --help` lists the commands"),
+        None => "`tet --help` lists the commands".to_owned(),
+    };
+    Some(format!("error: {word:?} is neither a command nor an existing file\n  try: {advice}\n"))
 }
 
 #[cfg(test)]
@@ -189,6 +237,28 @@ mod tests {
         ] {
             assert_eq!(completed(kept), kept);
         }
+    }
+
+    #[test]
+    fn unknown_commands_have_suggestions() {
+        let said = |word: &str| {
+            let error = Cli::command().try_get_matches_from(["tet", word, "x"]).unwrap_err();
+            unknown_command(&error).unwrap()
+        };
+        for (word, command) in [
+            ("verifi", "verify"),
+            ("statistics", "stat"),
+            ("show", "info"),
+            ("haed", "head"),
+            ("catt", "cat"),
+        ] {
+            assert!(said(word).contains(&format!("did you mean `tet {command}`?")), "{}", said(word));
+        }
+        assert!(said("ocean").ends_with("try: `tet --help` lists the commands\n"));
+        assert_eq!(completed(&["ocean"]), ["ocean"]);
+        assert_eq!(completed(&["src"]), ["info", "src"], "a folder of this crate");
+        let other = Cli::command().try_get_matches_from(["tet", "cat"]).unwrap_err();
+        assert!(unknown_command(&other).is_none());
     }
 
     #[test]

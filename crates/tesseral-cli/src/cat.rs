@@ -3,15 +3,19 @@
 mod block;
 mod csv;
 mod json;
+mod limit;
 mod npy;
 mod raw;
 mod rows;
 mod text;
 
+use std::ops::Range;
+
 use clap::{Args, ValueEnum};
 use tesseral::{Array, CellLen, DType, Error, Field, Progress, Selection};
 
 use self::block::Block;
+use self::limit::RowLimit;
 use crate::cells_argument::{CellsArgument, ValuesArgument, report_packing};
 use crate::context::Context;
 use crate::error::{CliResult, exit};
@@ -35,8 +39,48 @@ pub(crate) struct Arguments {
     /// Print only cells that match a condition, as rows: `a > 5 and name in ("x", "y")`, `not`, `or`, `is null`
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
+    /// Print only the first N rows, and report how many follow; 0 for all [default: 1000 of text on a terminal, else all]
+    #[arg(short = 'n', long, value_name = "N")]
+    rows: Option<u64>,
+    /// Print the last rows instead of the first
+    #[arg(skip)]
+    last: bool,
     #[command(flatten)]
     output: OutputArguments,
+}
+
+/// Arguments of `tet head` and `tet tail`.
+#[derive(Debug, Args)]
+pub(crate) struct EndArguments {
+    #[command(flatten)]
+    subject: CellsArgument,
+    /// Number of rows: lines of text, or cells; 0 for all
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    rows: u64,
+    /// Output format of the values [default: text; json with --json]
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Print only cells that match a condition, as rows: `a > 5 and name in ("x", "y")`, `not`, `or`, `is null`
+    #[arg(long = "where", value_name = "CONDITION")]
+    condition: Option<String>,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+/// Runs `tet head`, or `tet tail` for the last rows.
+pub(crate) fn run_end(context: &Context, arguments: &EndArguments, last: bool) -> CliResult {
+    let EndArguments { subject, rows, format, condition, output } = arguments;
+    let arguments = Arguments {
+        subject: subject.clone(),
+        format: *format,
+        raw: false,
+        validity: false,
+        condition: condition.clone(),
+        rows: Some(*rows),
+        last,
+        output: output.clone(),
+    };
+    run(context, &arguments)
 }
 
 /// Output formats of values.
@@ -69,6 +113,8 @@ struct Task<'a> {
     /// The field, or a byte field with the validity of its cells.
     field: Field,
     selection: &'a Selection,
+    /// Numbers of the cells of the selection that are written.
+    shown: Range<u64>,
 }
 
 /// Encodes blocks of cells. Blocks arrive in row-major order over the selection.
@@ -92,7 +138,9 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     // Bytes are those that are stored.
     let stored = arguments.subject.values.stored || format == Format::Raw;
     let container = ValuesArgument { stored }.apply_to(container);
-    let as_rows = arguments.condition.is_some() || format == Format::Arrow;
+    // A number of rows of nested lists is no rectangle.
+    let limited_json = arguments.rows.is_some_and(|rows| rows > 0) && format == Format::Json;
+    let as_rows = arguments.condition.is_some() || format == Format::Arrow || limited_json;
     let table = !arguments.validity && matches!(format, Format::Text | Format::Csv | Format::Json);
     let target = arguments.subject.resolve_rows(&container, as_rows || table)?;
     report_packing(&target.array);
@@ -108,7 +156,12 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
         _ => target.field.clone(),
     };
     let field = if stored { Field { time: None, ..field } } else { field };
-    let task = Task { array: &target.array, field, selection };
+    let mut output = OutputStream::open(&arguments.output, &arguments.subject.source, context.cancel())?;
+    refuse_terminal(&output, format)?;
+    let limit = RowLimit::of(arguments, format, output.is_terminal());
+    let limited = limit::cells(selection, format, limit)?;
+    let selection = &limited.selection;
+    let task = Task { array: &target.array, field, selection, shown: limited.shown.clone() };
     if format.is_text() {
         tesseral_engine::check_text(target.array.handle(), &target.array.request(selection))?;
     }
@@ -117,8 +170,9 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let kind = if arguments.subject.values.stored { block::Validity::Stored } else { block::Validity::Model };
     let validity = arguments.validity.then_some(kind);
     let mut renderer = renderer(format, &task)?;
-    let mut output = OutputStream::open(&arguments.output, &arguments.subject.source, context.cancel())?;
-    refuse_terminal(&output, format)?;
+    if let Some(limit @ RowLimit::Last(_)) = limit {
+        limit.note(Some(limited.hidden));
+    }
     let meter = Meter::new(!output.is_terminal());
     renderer.begin(&task, &mut output)?;
     let total = selection.cells().unwrap_or(u64::MAX);
@@ -134,6 +188,9 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     renderer.end(&task, &mut output)?;
     meter.finish();
     output.finish()?;
+    if let Some(limit @ RowLimit::First(_)) = limit {
+        limit.note(Some(limited.hidden));
+    }
     Ok(exit::OK)
 }
 
@@ -144,7 +201,8 @@ pub(crate) fn each_stored_cell(
     mut visit: impl FnMut(Option<&[u8]>) -> CliResult<()>,
 ) -> CliResult<()> {
     let (selection, field) = (array.all()?, array.selected_field().clone());
-    let task = Task { array, field: field.clone(), selection: &selection };
+    let shown = 0..selection.cells().unwrap_or(u64::MAX);
+    let task = Task { array, field: field.clone(), selection: &selection, shown };
     for block in block::blocks(&task, &field, None, true)? {
         context.check()?;
         let block = block?;
@@ -162,8 +220,16 @@ pub(crate) fn export(
     format: Format,
     output: OutputArguments,
 ) -> CliResult {
-    let plain =
-        Arguments { subject, format: Some(format), raw: false, validity: false, condition: None, output };
+    let plain = Arguments {
+        subject,
+        format: Some(format),
+        raw: false,
+        validity: false,
+        condition: None,
+        rows: None,
+        last: false,
+        output,
+    };
     run(&context.without_json(), &plain)
 }
 

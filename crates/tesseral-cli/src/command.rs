@@ -21,6 +21,10 @@ pub(crate) enum Command {
     Info(info::Arguments),
     /// Print values
     Cat(cat::Arguments),
+    /// Print the first rows of values
+    Head(cat::EndArguments),
+    /// Print the last rows of values
+    Tail(cat::EndArguments),
     /// Print a dataset in CDL, the text form of NetCDF that `ncgen` reads
     Cdl(cdl::Arguments),
     /// List the stored versions of a source, oldest first
@@ -116,6 +120,8 @@ impl Command {
             self,
             Self::Info(_)
                 | Self::Cat(_)
+                | Self::Head(_)
+                | Self::Tail(_)
                 | Self::Cdl(_)
                 | Self::Log(_)
                 | Self::Stat(_)
@@ -135,6 +141,8 @@ impl Command {
         match self {
             Self::Info(arguments) => info::run(context, arguments),
             Self::Cat(arguments) => cat::run(context, arguments),
+            Self::Head(arguments) => cat::run_end(context, arguments, false),
+            Self::Tail(arguments) => cat::run_end(context, arguments, true),
             Self::Cdl(arguments) => cdl::run(context, arguments),
             Self::Log(arguments) => log::run(context, arguments),
             Self::Stat(arguments) => stat::run(context, arguments),

@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FORMAT")]
     to: Option<String>,
     /// Chunk shape of the output: 4,5 or time=4,lat=5 [default: that of the input]
-    #[arg(long = "chunks", value_name = "EXTENTS", visible_alias = "chunk")]
+    #[arg(long = "chunks", value_name = "EXTENTS", alias = "chunk")]
     chunk: Option<ChunkShape>,
     #[command(flatten)]
     shared: Shared,
@@ -69,7 +69,7 @@ pub(crate) struct RechunkArguments {
     /// Output path, in the same format
     output: PathBuf,
     /// New chunk shape: time=3650,lat=8,lon=8 or 3650,8,8; other dimensions are unchanged
-    #[arg(long, value_name = "EXTENTS", visible_alias = "chunk")]
+    #[arg(long, value_name = "EXTENTS", alias = "chunk")]
     chunks: ChunkShape,
     #[command(flatten)]
     shared: Shared,

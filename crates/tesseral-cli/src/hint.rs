@@ -21,7 +21,7 @@ pub(crate) fn worded(advice: &Advice) -> Option<String> {
         Advice::AbsoluteErrorBound => "bound the absolute error with `--max-abs-error`".to_owned(),
         Advice::Codecs(names) => format!("use {}", flags("--codec", names)),
         Advice::SparseAs(forms) => format!("convert it with {}", flags("--sparse-as", forms)),
-        Advice::DefaultChunks => "omit `--chunk`: arrays are stored whole".to_owned(),
+        Advice::DefaultChunks => "omit `--chunks`: arrays are stored whole".to_owned(),
         Advice::ReadCells => "print its cells with `tet cat`".to_owned(),
         Advice::Summarize => "use `tet stat` with `--where` and `--by`".to_owned(),
         Advice::AllowFolder => "allow another folder with `--spill-allow`".to_owned(),

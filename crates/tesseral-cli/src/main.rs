@@ -55,6 +55,10 @@ fn main() -> ExitCode {
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
+            if let Some(text) = args::unknown_command(&error) {
+                error::report(&text);
+                return ExitCode::from(exit::USAGE);
+            }
             // Help goes to standard output, errors to standard error; a closed pipe is ignored.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { exit::USAGE } else { exit::OK });

@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     subject: CellsArgument,
     /// Print one row for each position of a dimension, or for each part of its times: `time.year`, `time.month`, `time.season`,
-    /// `time.day`, `time.dayofyear`, `time.hour`
+    /// `time.day` (of the month), `time.dayofyear`, `time.hour`, `time.date` (each day of the calendar)
     #[arg(long, value_name = "DIM | TIME.PART")]
     by: Option<String>,
     /// Omit the standard deviation, so that stored statistics can be used without reading cells

@@ -13,11 +13,14 @@ pub(super) struct Csv {
     /// The coordinates of the current cell as the start of the row, and the end of each dimension's part.
     prefix: String,
     ends: Vec<usize>,
+    /// Number of the next cell.
+    number: u64,
 }
 
 impl Csv {
     pub(super) fn new(task: &Task<'_>) -> Self {
-        let mut csv = Self { odometer: Odometer::new(task), prefix: String::new(), ends: Vec::new() };
+        let odometer = Odometer::new(task);
+        let mut csv = Self { odometer, prefix: String::new(), ends: Vec::new(), number: 0 };
         csv.renew(0);
         csv
     }
@@ -52,15 +55,18 @@ impl Render for Csv {
     fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut OutputStream) -> CliResult<()> {
         let (mut text, mut value) = (String::new(), String::new());
         for i in 0..block.len() {
-            text.push_str(&self.prefix);
-            value.clear();
-            if let Some(cell) = block.cell(i) {
-                write_cell(&mut value, &task.field, cell);
-                // Empty text is not null.
-                text.push_str(if value.is_empty() { "\"\"" } else { "" });
+            if task.shown.contains(&self.number) {
+                text.push_str(&self.prefix);
+                value.clear();
+                if let Some(cell) = block.cell(i) {
+                    write_cell(&mut value, &task.field, cell);
+                    // Empty text is not null.
+                    text.push_str(if value.is_empty() { "\"\"" } else { "" });
+                }
+                text.push_str(&csv_quoted(&value));
+                text.push('\n');
             }
-            text.push_str(&csv_quoted(&value));
-            text.push('\n');
+            self.number += 1;
             self.odometer.advance(task);
             self.renew(self.odometer.moved);
             if text.len() > 64 << 10 {

@@ -7,10 +7,13 @@ mod npy;
 mod raw;
 mod text;
 
+use std::ops::Range;
+
 use tesseral::{CellBatch, CellLen, CellQuery, Cells, Column, Error, Field};
 
 use tesseral_display::field_of;
 
+use super::limit::{LimitedRows, RowLimit};
 use super::{Arguments, Format};
 use crate::cells_argument::{CellsArgument, ResolvedCells};
 use crate::context::Context;
@@ -28,7 +31,14 @@ pub(super) struct Table<'a> {
 /// Encodes batches of rows.
 pub(super) trait RenderRows {
     fn begin(&mut self, table: &Table<'_>, out: &mut OutputStream) -> CliResult<()>;
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut OutputStream) -> CliResult<()>;
+    /// Writes some rows of a batch; binary formats, which are not limited, always all of them.
+    fn batch(
+        &mut self,
+        table: &Table<'_>,
+        batch: &CellBatch,
+        rows: Range<usize>,
+        out: &mut OutputStream,
+    ) -> CliResult<()>;
     fn end(&mut self, table: &Table<'_>, out: &mut OutputStream) -> CliResult<()>;
 }
 
@@ -92,14 +102,30 @@ pub(super) fn run(
     };
     let mut output = OutputStream::open(&arguments.output, &arguments.subject.source, context.cancel())?;
     super::refuse_terminal(&output, format)?;
+    let limit = RowLimit::of(arguments, format, output.is_terminal());
+    if limit.is_some() && matches!(format, Format::Raw | Format::Npy | Format::Arrow) {
+        return Err(Error::invalid("--rows limits rows of text, CSV and JSON").into());
+    }
+    let mut limited = LimitedRows::new(limit);
     renderer.begin(&table, &mut output)?;
     for batch in table.query.batches()? {
         context.check()?;
-        renderer.batch(&table, &batch?, &mut output)?;
+        if let Some((batch, rows)) = limited.push(batch?) {
+            renderer.batch(&table, &batch, rows, &mut output)?;
+        }
+        if limited.is_complete() {
+            break;
+        }
+    }
+    let last = limited.finish();
+    limited.note_before();
+    for (batch, rows) in last {
+        renderer.batch(&table, &batch, rows, &mut output)?;
     }
     context.check()?;
     renderer.end(&table, &mut output)?;
     output.finish()?;
+    limited.note_after();
     Ok(exit::OK)
 }
 

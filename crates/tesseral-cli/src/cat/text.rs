@@ -19,6 +19,8 @@ pub(super) struct TextRenderer {
     column_labels: Option<Vec<String>>,
     width: Option<usize>,
     label_width: usize,
+    /// Number of the next cell.
+    number: u64,
 }
 
 impl TextRenderer {
@@ -43,7 +45,15 @@ impl TextRenderer {
             Some(d) if row_labels => label_width(task, d),
             _ => 0,
         };
-        Self { odometer: Odometer::new(task), rank, row_labels, column_labels, width: None, label_width }
+        Self {
+            odometer: Odometer::new(task),
+            rank,
+            row_labels,
+            column_labels,
+            width: None,
+            label_width,
+            number: 0,
+        }
     }
 
     fn measure(&mut self, task: &Task<'_>, block: &Block) -> usize {
@@ -104,10 +114,16 @@ impl Render for TextRenderer {
         let width = self.width.unwrap_or_else(|| self.measure(task, block));
         let mut text = String::new();
         for i in 0..block.len() {
-            if self.rank > 1 && self.odometer.starts(2) {
+            let begins = self.number == task.shown.start;
+            self.number += 1;
+            if !task.shown.contains(&(self.number - 1)) {
+                self.odometer.advance(task);
+                continue;
+            }
+            if self.rank > 1 && (begins || self.odometer.starts(2)) {
                 if self.rank > 2 {
                     // Planes are separated by an empty line.
-                    if !self.odometer.starts(self.rank) {
+                    if !begins {
                         text.push('\n');
                     }
                     text.push_str(&self.plane(task));

@@ -28,7 +28,7 @@ pub(super) fn kind_of(arguments: &Arguments) -> Option<(Format, &'static str)> {
 pub(super) fn export(context: &Context, arguments: &Arguments, format: Format, kind: &str) -> CliResult {
     let shared = &arguments.shared;
     let requested = [
-        (arguments.chunk.is_some(), "--chunk"),
+        (arguments.chunk.is_some(), "--chunks"),
         (shared.codec.is_some(), "--codec"),
         (!arguments.cast.is_empty(), "--cast"),
         (!arguments.fill.is_empty(), "--fill"),

@@ -1,5 +1,7 @@
 //! Statistics along dimensions: `--mean time`, `--quantile 0.9 --by lat`.
 
+use std::cmp::Ordering;
+
 use clap::Args;
 use serde_json::{Map, Value as Json, json};
 use tesseral::fold::{Answer, Answers, Finish, Histogram, Number, Statistic};
@@ -100,6 +102,50 @@ pub(super) struct AxisArguments {
     /// With --rolling, minimum number of values of a window; with fewer, the result is missing [default: all]
     #[arg(long, value_name = "N", requires = "rolling")]
     min_count: Option<u64>,
+    /// Order the rows by a statistic, the lowest first; `-mean` for the highest first
+    #[arg(long, value_name = "STATISTIC", allow_hyphen_values = true)]
+    sort: Option<String>,
+    /// Print at most N rows; 0 for all
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    rows: usize,
+}
+
+/// The column that rows are ordered by.
+struct RowOrder {
+    column: usize,
+    descending: bool,
+}
+
+impl RowOrder {
+    /// Compares two answers; missing ones follow all others.
+    fn compare(&self, a: &Answer, b: &Answer) -> Ordering {
+        let missing = |answer: &Answer| number(answer).is_none_or(|(_, value)| value.is_nan());
+        match (missing(a), missing(b)) {
+            (false, false) => {}
+            (a, b) => return a.cmp(&b),
+        }
+        let order = match (number(a), number(b)) {
+            (Some((Some(a), _)), Some((Some(b), _))) => a.cmp(&b),
+            (Some((_, a)), Some((_, b))) => a.total_cmp(&b),
+            _ => Ordering::Equal,
+        };
+        if self.descending { order.reverse() } else { order }
+    }
+}
+
+/// An answer as an integer, if it is one, and as the nearest float; `None` if it is no number.
+#[allow(clippy::cast_precision_loss)]
+fn number(answer: &Answer) -> Option<(Option<i128>, f64)> {
+    match answer {
+        Answer::Int(value) => Some((Some(*value), *value as f64)),
+        Answer::Float(value) => Some((None, *value)),
+        Answer::Bool(value) => Some((Some((*value).into()), f64::from(*value))),
+        Answer::Value(value) => {
+            let integer = value.as_i128();
+            value.as_f64().or(integer.map(|n| n as f64)).map(|float| (integer, float))
+        }
+        Answer::None | Answer::Counts(_) => None,
+    }
 }
 
 impl AxisArguments {
@@ -139,12 +185,26 @@ impl AxisArguments {
             let hint = "add --mean or another statistic";
             return Err(Error::invalid("--weights and --rolling require a statistic").hint(hint).into());
         }
+        if (self.sort.is_some() || self.rows > 0) && !self.any() {
+            let hint = "add --mean or another statistic";
+            return Err(Error::invalid("--sort and --rows require a statistic").hint(hint).into());
+        }
         if let (Some(a), Some(b)) = (&self.cov, &self.corr)
             && a != b
         {
             return Err(Error::invalid("--cov and --corr must name the same variable").into());
         }
         Ok(())
+    }
+
+    /// The order of rows by one of the statistics.
+    fn order(&self, names: &[String]) -> CliResult<Option<RowOrder>> {
+        let Some(text) = &self.sort else { return Ok(None) };
+        let (name, descending) = text.strip_prefix('-').map_or((text.as_str(), false), |name| (name, true));
+        match names.iter().position(|known| known == name && name != "histogram") {
+            Some(column) => Ok(Some(RowOrder { column, descending })),
+            None => Err(Error::not_found("statistic to sort by", name, names.to_vec()).into()),
+        }
     }
 
     /// The second variable of covariances and correlations.
@@ -291,14 +351,18 @@ pub(super) fn run(
     by: Option<&str>,
     condition: Option<&str>,
 ) -> CliResult {
+    let names: Vec<String> = along.statistics()?.into_iter().map(|(name, _)| name).collect();
+    let order = along.order(&names)?;
     let asked = along.reduction(container, target, by, condition)?.resolve()?;
     check_values(&asked, target)?;
     let answers = asked.ask()?;
     let sheet = Sheet {
         target,
+        order,
+        most: if along.rows == 0 { usize::MAX } else { along.rows },
         selection: target.positions()?,
         scattered: target.array.schema().sparse || condition.is_some(),
-        names: along.statistics()?.into_iter().map(|(name, _)| name).collect(),
+        names,
         axes: asked.axes(),
         answers,
         sketch: along.sketch,
@@ -345,6 +409,9 @@ struct Sheet<'a> {
     scattered: bool,
     /// The heading of each statistic.
     names: Vec<String>,
+    order: Option<RowOrder>,
+    /// Number of rows that are printed at most.
+    most: usize,
     axes: &'a [AnswerAxis],
     answers: Answers,
     sketch: Option<f64>,
@@ -353,11 +420,17 @@ struct Sheet<'a> {
 }
 
 impl Sheet<'_> {
-    /// The slots to list: if most positions have no cells, only those with cells.
+    /// The slots to list, in their order: if most positions have no cells, only those with cells.
     fn listed(&self) -> Vec<usize> {
         let all = self.answers.columns.first().map_or(0, Vec::len);
         let shown = |slot: &usize| self.axes.is_empty() || !self.scattered || self.answers.cells[*slot] > 0;
-        (0..all).filter(shown).collect()
+        let mut slots: Vec<usize> = (0..all).filter(shown).collect();
+        if let Some(order) = &self.order {
+            let column = &self.answers.columns[order.column];
+            slots.sort_by(|a, b| order.compare(&column[*a], &column[*b]));
+        }
+        slots.truncate(self.most);
+        slots
     }
 
     /// The index of a slot along each axis.
@@ -498,7 +571,12 @@ impl Sheet<'_> {
             });
             self.coordinates(slot).into_iter().chain(answers).collect()
         });
-        print_table(&headings, rows)
+        print_table(&headings, rows)?;
+        let all = self.answers.columns.first().map_or(0, Vec::len);
+        if self.most < all {
+            crate::error::report(&format!("… {} more rows\n", text::grouped((all - self.most) as u64)));
+        }
+        Ok(exit::OK)
     }
 
     /// A histogram: one row per bin.

@@ -193,3 +193,44 @@ fn an_early_failure_prints_nothing() {
         assert_eq!((ran.code, ran.text()), (5, ""), "{format}: {}", ran.stderr);
     }
 }
+
+/// The first and the last lines of what `cat` prints, and the number of the others on standard error.
+#[test]
+fn head_and_tail_print_some_rows() {
+    let folder = Folder::new();
+    let path = folder.text("a.tet");
+    write(&folder.path("a.tet"), &[Made::counting("a", &[3, 20, 4], &[2, 7, 4]).dims(&["t", "y", "x"])]);
+    for (format, headings) in [("text", 1), ("csv", 1)] {
+        let whole = tet(["cat", &path, "--format", format, "t=1"]).ended(0);
+        let lines: Vec<&str> = whole.text().lines().skip(headings).collect();
+        let total = lines.len();
+        for n in [1, 3, 7, 19] {
+            let count = n.to_string();
+            let run = |command: &str| tet([command, path.as_str(), "t=1", "--format", format, "-n", count.as_str()]);
+            let (head, tail) = (run("head"), run("tail"));
+            let rest = total - n;
+            let rows = if rest == 1 { "row" } else { "rows" };
+            assert_eq!(head.stderr, format!("… {rest} more {rows}\n"));
+            assert_eq!(tail.stderr, format!("… {rest} earlier {rows}\n"));
+            // Columns are as wide as the cells that are read.
+            let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            let body = |ran: &str| ran.lines().skip(headings).map(words).collect::<Vec<_>>();
+            let whole: Vec<Vec<String>> = lines.iter().map(|line| words(line)).collect();
+            assert_eq!(body(head.text()), whole[..n], "{format} {n}");
+            assert_eq!(body(tail.text()), whole[rest..], "{format} {n}");
+        }
+        assert_eq!(tet(["head", &path, "--format", format, "t=1", "-n", "0"]).ended(0).stdout, whole.stdout);
+    }
+    // Planes keep their headings; ten rows by default.
+    let tail = tet(["tail", &path, "-n", "22"]);
+    assert_eq!(tail.stderr, "… 38 earlier rows\n");
+    assert!(tail.text().starts_with("# t=1\n") && tail.text().contains("\n# t=2\n"), "{}", tail.text());
+    assert_eq!(tet(["head", &path]).text().lines().count(), 11);
+    // Rows of conditions and JSON; binary output is not limited.
+    let found = tet(["cat", &path, "--where", "a > 10", "-n", "2", "--format", "csv"]);
+    assert_eq!((found.text().lines().count(), found.stderr.as_str()), (3, "… more rows; -n 0 prints all\n"));
+    let last = json(["tail", &path, "-n", "3"]);
+    assert_eq!(last["rows"][2]["a"], 119.5);
+    assert_eq!(last["count"], 3);
+    tet(["cat", &path, "-n", "2", "--raw"]).ended(2);
+}

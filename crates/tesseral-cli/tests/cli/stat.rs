@@ -117,3 +117,24 @@ fn stored_statistics_are_used_without_standard_deviation() {
     assert_eq!((&quick["min"], &quick["max"], &quick["std"]), (&json!(0.0), &json!(49.5), &Json::Null));
     assert_eq!(json(["stat", path])["sum"], quick["sum"]);
 }
+
+/// Rows in the order of a statistic, missing ones last, and only some of them.
+#[test]
+fn rows_are_sorted_by_a_statistic() {
+    let folder = Folder::new();
+    let cells = [3.0_f32, 1.0, f32::NAN, 2.0].into_iter().flat_map(f32::to_le_bytes).collect();
+    let days = ["2001-01-01T00", "2001-01-02T00", "2001-01-03T00", "2001-01-04T00"];
+    let array = Made::new("a", DType::Float32, &[4], &[4], cells).dims(&["time"]).labels(0, &days);
+    write(&folder.path("a.tet"), &[array]);
+    let path = folder.text("a.tet");
+    let order = |sort: &str| -> Vec<String> {
+        let found = json(["stat", &path, "--mean", "--by", "time", "--sort", sort]);
+        let rows = found["rows"].as_array().unwrap().iter();
+        rows.map(|row| row["coordinates"][0].as_str().unwrap()[8..10].to_owned()).collect()
+    };
+    assert_eq!(order("mean"), ["02", "04", "01", "03"]);
+    assert_eq!(order("-mean"), ["01", "04", "02", "03"]);
+    let two = tet(["stat", &path, "--mean", "--by", "time", "--sort", "mean", "-n", "1"]);
+    assert_eq!((two.code, two.stderr.as_str()), (0, "… 3 more rows\n"));
+    assert_eq!(two.text().lines().count(), 2);
+}

@@ -11,6 +11,8 @@
 //! | complex numbers | `fixed_size_list` of two |
 //! | enumerations | `dictionary`; codes without a label are null |
 
+use std::ops::Range;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -73,7 +75,13 @@ impl RenderRows for Arrow {
         self.drain(out)
     }
 
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut OutputStream) -> CliResult<()> {
+    fn batch(
+        &mut self,
+        table: &Table<'_>,
+        batch: &CellBatch,
+        _: Range<usize>,
+        out: &mut OutputStream,
+    ) -> CliResult<()> {
         let columns = batch.columns.iter().zip(&table.fields).map(|((_, cells), field)| {
             let located = |e: Error| e.in_array(table.target.array.name());
             column(field, cells).map(make_array).map_err(located)

@@ -1,5 +1,7 @@
 //! One row per cell: coordinates, then fields.
 
+use std::ops::Range;
+
 use tesseral::CellBatch;
 
 use super::{RenderRows, Table};
@@ -14,9 +16,15 @@ impl RenderRows for CsvRows {
         out.put(csv_head(&table.fields).as_bytes())
     }
 
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut OutputStream) -> CliResult<()> {
+    fn batch(
+        &mut self,
+        table: &Table<'_>,
+        batch: &CellBatch,
+        rows: Range<usize>,
+        out: &mut OutputStream,
+    ) -> CliResult<()> {
         let mut text = String::new();
-        for row in 0..batch.rows {
+        for row in rows {
             csv_row(&mut text, &table.fields, batch, row);
             if text.len() > 64 << 10 {
                 out.put(text.as_bytes())?;

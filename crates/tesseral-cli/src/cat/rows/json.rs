@@ -1,5 +1,7 @@
 //! One JSON document with one line per row, written incrementally.
 
+use std::ops::Range;
+
 use serde_json::{Map, Value as Json, json};
 use tesseral::CellBatch;
 
@@ -33,9 +35,15 @@ impl RenderRows for JsonRowRenderer {
         out.put(head.as_bytes())
     }
 
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut OutputStream) -> CliResult<()> {
+    fn batch(
+        &mut self,
+        table: &Table<'_>,
+        batch: &CellBatch,
+        rows: Range<usize>,
+        out: &mut OutputStream,
+    ) -> CliResult<()> {
         let mut text = String::new();
-        for row in 0..batch.rows {
+        for row in rows {
             let cells = batch.columns.iter().zip(&table.fields).map(|((_, cells), field)| {
                 let value = if cells.is_valid(row) { json::cell(field, cells.get(row)) } else { Json::Null };
                 (field.name.clone(), value)

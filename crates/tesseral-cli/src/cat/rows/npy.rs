@@ -1,5 +1,7 @@
 //! NumPy's file format: one column as an array of one dimension.
 
+use std::ops::Range;
+
 use tesseral::{CellBatch, DType, Error, Field, numpy};
 
 use super::raw::RawRowRenderer;
@@ -39,7 +41,13 @@ impl RenderRows for NpyRows {
         out.put(&self.header)
     }
 
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut OutputStream) -> CliResult<()> {
+    fn batch(
+        &mut self,
+        table: &Table<'_>,
+        batch: &CellBatch,
+        rows: Range<usize>,
+        out: &mut OutputStream,
+    ) -> CliResult<()> {
         let cells = single(batch)?;
         if let (Some(validity), false) = (cells.validity(), self.raw.validity)
             && let Some(null) = validity.iter().position(|valid| *valid == 0)
@@ -50,7 +58,7 @@ impl RenderRows for NpyRows {
             return Err(Error::unsupported(feature).in_array(table.target.array.name()).hint(hint).into());
         }
         self.written += batch.rows as u64;
-        self.raw.batch(table, batch, out)
+        self.raw.batch(table, batch, rows, out)
     }
 
     fn end(&mut self, _: &Table<'_>, _: &mut OutputStream) -> CliResult<()> {

@@ -1,5 +1,7 @@
 //! Raw bytes: the contiguous cells of one column.
 
+use std::ops::Range;
+
 use tesseral::CellBatch;
 
 use super::{RenderRows, Table, is_var, single};
@@ -16,7 +18,13 @@ impl RenderRows for RawRowRenderer {
         Ok(())
     }
 
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut OutputStream) -> CliResult<()> {
+    fn batch(
+        &mut self,
+        table: &Table<'_>,
+        batch: &CellBatch,
+        _: Range<usize>,
+        out: &mut OutputStream,
+    ) -> CliResult<()> {
         let cells = single(batch)?;
         if self.validity {
             return out.put(&valid(batch, cells));

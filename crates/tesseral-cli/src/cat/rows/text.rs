@@ -1,5 +1,7 @@
 //! Rows as text with aligned columns.
 
+use std::ops::Range;
+
 use tesseral::CellBatch;
 use tesseral_core::dtype::Class;
 
@@ -58,14 +60,20 @@ impl RenderRows for TextRowRenderer {
         Ok(())
     }
 
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut OutputStream) -> CliResult<()> {
+    fn batch(
+        &mut self,
+        table: &Table<'_>,
+        batch: &CellBatch,
+        rows: Range<usize>,
+        out: &mut OutputStream,
+    ) -> CliResult<()> {
         let mut text = String::new();
         let widths = match self.widths.take() {
             Some(widths) => widths,
             None => {
                 let mut widths: Vec<usize> =
                     table.fields.iter().map(|f| escape(&f.name).chars().count()).collect();
-                for row in 0..batch.rows.min(MEASURED) {
+                for row in rows.clone().take(MEASURED) {
                     let cells = shown(table, batch, row);
                     widths.iter_mut().zip(cells).for_each(|(w, cell)| *w = (*w).max(cell.chars().count()));
                 }
@@ -73,7 +81,7 @@ impl RenderRows for TextRowRenderer {
                 widths
             }
         };
-        for row in 0..batch.rows {
+        for row in rows {
             text.push_str(&line(table, &shown(table, batch, row), &widths));
             if text.len() > 64 << 10 {
                 out.put(text.as_bytes())?;
