@@ -138,6 +138,38 @@ await test("map, keyboard, series, zoom, panels, link", async () => {
   } finally { await server.stop(); }
 });
 
+await test("the coldest day over a part of the map", async () => {
+  const path = join(folder, "weather.nc");
+  const server = await serve(path);
+  try {
+    const page = await open(server.url);
+    await page.locator(".tree-item", { hasText: "temperature" }).first().click();
+    await settled(page);
+    for (const [name, value] of [["lat from", "44"], ["lat to", "60"], ["lon from", "5"], ["lon to", "40"]]) await page.getByRole("textbox", { name }).fill(value);
+    await page.getByRole("button", { name: "Show this part" }).click();
+    await settled(page);
+    await page.getByLabel("of", { exact: true }).selectOption("mean");
+    await settled(page);
+    await page.getByLabel("for each", { exact: true }).selectOption("date");
+    await settled(page);
+    const [row] = json("stat", path, "temperature", "lat=44..60", "lon=5..40", "--mean", "--by", "time.date", "--sort", "mean", "-n", "1").rows;
+    assert.match(await text(page, "ends"), new RegExp(`^lowest ${row.mean} degC at ${row.coordinates[0]} `));
+    await shot(page, "coldest");
+    await page.getByRole("button", { name: `Show time ${row.coordinates[0]}` }).click();
+    await settled(page);
+    assert.match(await text(page, "label-0"), new RegExp(`^${row.coordinates[0]}`));
+    await page.getByRole("tab", { name: "Copy as" }).click();
+    await settled(page);
+    assert.match(await text(page, "code-cli"), /--mean --by time\.date --sort mean/);
+    await page.getByRole("textbox", { name: "lat from" }).fill("north");
+    await page.getByRole("button", { name: "Show this part" }).click();
+    await settled(page);
+    assert.equal(await page.locator("#problem").isVisible(), true);
+    page.problems = page.problems.filter((problem) => !problem.includes("400"));
+    await close(page);
+  } finally { await server.stop(); }
+});
+
 await test("dark mode and phone width", async () => {
   const server = await serve(join(folder, "weather.nc"), join(folder, "cells.tdb"));
   try {

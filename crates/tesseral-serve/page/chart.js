@@ -2,7 +2,9 @@
 import { number } from "./dom.js";
 
 const NS = "http://www.w3.org/2000/svg";
-const W = 900, H = 230, LEFT = 76, RIGHT = 16, TOP = 12, BOTTOM = 34;
+const H = 230, LEFT = 76, RIGHT = 16, TOP = 12, BOTTOM = 38;
+// Width of charts in their own units: less on a narrow screen, so that text keeps its size.
+let W = 900;
 
 function node(tag, attributes = {}, text = null) {
   const made = document.createElementNS(NS, tag);
@@ -11,7 +13,7 @@ function node(tag, attributes = {}, text = null) {
   return made;
 }
 
-function frame(label, height = H) { return node("svg", { class: "chart", viewBox: `0 0 ${W} ${height}`, role: "img", "aria-label": label }); }
+function frame(label, height = H) { W = window.innerWidth <= 820 ? 480 : 900; return node("svg", { class: "chart", viewBox: `0 0 ${W} ${height}`, role: "img", "aria-label": label }); }
 
 export function rounds(low, high, most = 5) {
   if (!(high > low)) return [low];
@@ -38,8 +40,15 @@ export function line(series, label, marked = null, pick = null) {
   const y = (v) => TOP + (1 - (v - from) / (to - from)) * (H - TOP - BOTTOM);
   const x = (place) => LEFT + place * (W - LEFT - RIGHT);
   values(svg, from, to, y);
-  for (const [place, text] of axis?.ticks ?? []) svg.append(node("text", { x: x(place), y: H - 14, "text-anchor": "middle" }, text));
-  svg.append(node("text", { x: (LEFT + W - RIGHT) / 2, y: H - 1, "text-anchor": "middle" }, axis?.title ?? ""));
+  let end = -Infinity;
+  for (const [place, text] of axis?.ticks ?? []) {
+    // Labels that would touch another, at about seven units for each character, are left out.
+    const half = 3.5 * text.length, px = Math.min(W - half, x(place));
+    if (px - half < end + 6) continue;
+    end = px + half;
+    svg.append(node("text", { x: px, y: H - 20, "text-anchor": "middle" }, text));
+  }
+  svg.append(node("text", { x: (LEFT + W - RIGHT) / 2, y: H - 4, "text-anchor": "middle" }, axis?.title ?? ""));
   let run = [];
   const flush = () => {
     if (run.length === 1) { const [px, py] = run[0].split(","); svg.append(node("circle", { class: "dot", cx: px, cy: py, r: 2.5 })); }
@@ -75,9 +84,9 @@ export function columns({ counts, edges }, units) {
   const ticks = typeof low === "number" && high > low ? rounds(low, high, 7) : [low];
   for (const tick of ticks) {
     const px = high > low ? LEFT + (tick - low) / (high - low) * (W - LEFT - RIGHT) : (LEFT + W - RIGHT) / 2;
-    svg.append(node("text", { x: px, y: height - 16, "text-anchor": "middle" }, number(tick)));
+    svg.append(node("text", { x: px, y: height - 21, "text-anchor": "middle" }, number(tick)));
   }
-  svg.append(node("text", { x: (LEFT + W - RIGHT) / 2, y: height - 1, "text-anchor": "middle" }, units));
+  svg.append(node("text", { x: (LEFT + W - RIGHT) / 2, y: height - 4, "text-anchor": "middle" }, units));
   return svg;
 }
 

@@ -2,7 +2,7 @@
 import { ask, ignored, plane } from "./api.js";
 import { columns, line, rounds, scatter } from "./chart.js";
 import { NAMES, table } from "./colors.js";
-import { $, count, el, fill, number, option, say } from "./dom.js";
+import { $, count, el, fill, number, option, say, size } from "./dom.js";
 import { Field } from "./map.js";
 import * as panels from "./panels.js";
 import { at, load, save, state, subject } from "./state.js";
@@ -126,7 +126,7 @@ function sliders() {
   fill($("sliders"), ...made);
 }
 
-async function moved() { save(); const jobs = [statistics(), map(), pointed()]; if (state.tab !== "attributes") jobs.push(panels.draw(context)); await Promise.all(jobs.map((job) => job.catch(fail))); }
+async function moved() { save(); $("problem").hidden = true; const jobs = [statistics(), map(), pointed()]; if (state.tab !== "attributes") jobs.push(panels.draw(context)); await Promise.all(jobs.map((job) => job.catch(fail))); }
 
 async function map() {
   if (state.x === null || state.y === null || !context.numeric) return;
@@ -143,6 +143,7 @@ async function map() {
   for (const old of plot.querySelectorAll("svg")) old.remove();
   field ??= new Field($("field"));
   axes(tile.header);
+  region(tile.header);
   await paint();
   const { header } = tile;
   const notes = [];
@@ -165,6 +166,38 @@ function axes(header) {
   fill($("y-ticks"), ...ticks(header.y, "top"));
   $("x-title").textContent = header.x?.title ?? "";
   $("y-title").textContent = header.y?.title ?? "";
+}
+
+// Coordinates of the ends of the map, to read and to change.
+function region(header) {
+  const shown = [header.y, header.x].filter(Boolean);
+  const key = shown.map((axis) => axis.name).join(" ");
+  if ($("region").dataset.axes !== key) {
+    $("region").dataset.axes = key;
+    const input = (axis, end) => { const node = el("input", { type: "text", id: `${end}-${axis.dim}`, "aria-label": `${axis.name} ${end}`, autocomplete: "off" });
+      node.addEventListener("keydown", (event) => { if (event.key === "Enter") apply(shown.map((own) => own.dim)); }); return node; };
+    fill($("region"), ...shown.map((axis) => el("span", { class: "field" }, axis.name, input(axis, "from"), "to", input(axis, "to"))),
+      el("button", { type: "button", text: "Show this part", onclick: () => apply(shown.map((own) => own.dim)) }));
+  }
+  for (const axis of shown) for (const [end, text] of [["from", axis.reversed ? axis.last : axis.first], ["to", axis.reversed ? axis.first : axis.last]]) {
+    const node = $(`${end}-${axis.dim}`);
+    node.value = text; node.dataset.shown = text;
+  }
+}
+
+// Shows the positions between the coordinates that were typed.
+async function apply(dims) {
+  $("problem").hidden = true;
+  try {
+    for (const d of dims) {
+      const [low, high] = ["from", "to"].map((end) => $(`${end}-${d}`));
+      if (low.value === low.dataset.shown && high.value === high.dataset.shown) continue;
+      const found = await ask("between", { source: state.s, array: state.a, as_of: state.t, dim: d, low: low.value, high: high.value }, `between ${d}`);
+      if (found.to - found.from < 2) throw new Error(`fewer than two positions of ${context.array.dimensions[d].name} are between ${low.value} and ${high.value}`);
+      state.at[d] = `${found.from}:${found.to}`;
+    }
+    await moved();
+  } catch (error) { fail(error); }
 }
 
 // The color range in values, and on the scale of the tile.
@@ -229,6 +262,7 @@ function mark() {
 async function read(positions) {
   const found = await ask("value", { ...subject(), at: positions.join(",") }, "value");
   const text = found.missing ? "missing" : found.text;
+  $("reading").classList.toggle("long", text.length > 12);
   fill($("reading"), document.createTextNode(text), found.missing || !context.field.units ? null : el("small", { text: ` ${context.field.units}` }));
   fill($("place"), ...found.coordinates.flatMap((c, d) => [el("dt", { text: c.name }), el("dd", { text: `${c.text}${context.array.dimensions[d].units ? ` ${context.array.dimensions[d].units}` : ""}` })]));
   return found;
@@ -250,16 +284,41 @@ async function series(positions) {
   const d = long.includes(state.along) ? state.along : others[0] ?? state.x;
   fill($("along"), ...long.map((i) => option(i, array.dimensions[i].name)));
   $("along").value = String(d);
-  const chosen = positions.map((p, i) => i === d ? whole(i) : String(p));
-  const found = await ask("series", { ...subject(), at: chosen.join(","), width: 1200 }, "series");
+  const timed = array.dimensions[d].time, mean = state.of === "mean" && long.length > 1;
+  $("of").value = mean ? "mean" : "point";
+  $("of").disabled = long.length < 2;
+  $("by-field").hidden = !mean || !timed;
+  fill($("by"), ...PARTS.map(([part, text]) => option(part, text)));
+  const by = mean && timed && PARTS.some(([part]) => part === state.by) ? state.by : "";
+  $("by").value = by;
+  const chosen = mean ? state.at.map((item, i) => i === d && item.indexOf(":") < 0 ? whole(i) : item) : positions.map((p, i) => i === d ? whole(i) : String(p));
+  let found;
+  try {
+    found = mean ? await ask("means", { ...subject(), at: chosen.join(","), along: d, by }, "series") : await ask("series", { ...subject(), at: chosen.join(","), width: 1200 }, "series");
+  } catch (error) {
+    if (!ignored(error) && mean) { fill($("series"), el("p", { class: "muted", text: [error.message, error.hint].filter(Boolean).join(". ") })); fill($("ends")); $("series-note").textContent = ""; return; }
+    throw error;
+  }
   const name = array.dimensions[d].name;
   const pick = (p) => { state.p = positions.map((own, i) => i === d ? p : own); if (d !== state.x && d !== state.y) { state.at[d] = String(p); sliders(); moved(); } else { save(); pointed().catch(fail); } };
-  const chart = line(found, `${$("title").textContent} along ${name} from ${found.axis?.first} to ${found.axis?.last}: ${number(found.low)} to ${number(found.high)}`, positions[d], pick);
+  const chart = line(found, `${$("title").textContent} along ${name} from ${found.axis?.first} to ${found.axis?.last}: ${number(found.low)} to ${number(found.high)}`, found.grouped ? null : positions[d], found.grouped ? null : pick);
+  const go = async (end) => {
+    if (end.position !== null) { pick(end.position); return; }
+    try { pick((await ask("between", { source: state.s, array: state.a, as_of: state.t, dim: d, low: end.text, high: end.text }, "end")).from); } catch (error) { fail(error); }
+  };
+  const units = context.field.units ? ` ${context.field.units}` : "";
+  const end = (title, own) => own ? [el("span", { class: "muted", text: `${title} ` }), el("strong", { text: `${own.value}${units}` }), " at ",
+    own.position !== null || by === "date" ? el("button", { type: "button", class: "link", text: own.text, "aria-label": `Show ${name} ${own.text}`, onclick: () => go(own) }) : el("span", { text: own.text })] : [];
+  const both = [end("lowest", found.ends?.low), end("highest", found.ends?.high)].filter((parts) => parts.length);
+  $("ends").replaceChildren(...both.flatMap((parts, i) => i ? [" · ", ...parts] : parts));
   fill($("series"), chart ?? el("p", { class: "muted", text: "No cell of this series is a finite number." }));
-  $("series-note").textContent = found.sampled ? `A sample of ${count(found.cells)} of ${count(found.selected)} cells.` : found.each ? "" : "Each point is the mean of its cells.";
+  $("series-note").textContent = mean ? `Means of ${count(found.cells)} cells, each with the same weight.${found.each ? "" : " Each point is the mean of adjacent ones."}` : found.sampled ? `A sample of ${count(found.cells)} of ${count(found.selected)} cells.` : found.each ? "" : "Each point is the mean of its cells.";
 }
 
-async function statistics() {
+// Parts of times that means are grouped by.
+const PARTS = [["", "time"], ["date", "day"], ["year", "year"], ["month", "month of the year"], ["season", "season"], ["dayofyear", "day of the year"], ["hour", "hour of the day"]];
+
+async function statistics(all = false) {
   $("stat-card").hidden = !context.numeric;
   if (!context.numeric) return;
   const here = { ...subject(), at: context.countable ? at() : "" };
@@ -267,7 +326,13 @@ async function statistics() {
     const title = { min: "minimum", max: "maximum", mean: "mean", std: "standard deviation", sum: "sum", count: "cells", nulls: "missing", nan: "NaN", inf: "infinite" }[key];
     return el("div", {}, el("dt", { text: title }), el("dd", { id: `stat-${key}`, text: found[key] === null ? "–" : String(found[key]) })); });
   try {
-    const found = context.numeric && context.countable ? await ask("histogram", { ...here, bins: 60 }, "statistics") : { statistics: await ask("statistics", here, "statistics"), counts: [] };
+    const found = context.numeric && context.countable ? await ask("histogram", { ...here, bins: 60, all }, "statistics") : { statistics: await ask("statistics", here, "statistics"), counts: [] };
+    if (found.deferred) {
+      fill($("stats"), el("p", { class: "muted", text: `${found.deferred.cells === null ? "Very many" : count(found.deferred.cells)} cells, for which ${size(found.deferred.bytes)} are decoded.` }),
+        el("button", { type: "button", id: "compute", text: "Compute", onclick: () => { fill($("stats"), el("p", { class: "muted", text: "Reading…" })); statistics(true).catch(fail); } }));
+      fill($("histogram"));
+      return;
+    }
     fill($("stats"), el("dl", { class: "numbers" }, ...rows(found.statistics)));
     fill($("histogram"), found.counts.length ? columns(found, context.field.units ?? "") : null);
   } catch (error) {
@@ -380,7 +445,10 @@ async function start() {
 
 $("filter").addEventListener("input", () => later("filter", 120, () => tree.draw(sources, pick).catch(fail)));
 $("version").addEventListener("change", (event) => travel(event.target.value).catch(fail));
-$("along").addEventListener("change", (event) => { state.along = Number(event.target.value); save(); pointed().catch(fail); });
+$("along").addEventListener("change", (event) => { state.along = Number(event.target.value); recount(); });
+const recount = () => { save(); pointed().catch(fail); if (state.tab === "code") panels.draw(context).catch(fail); };
+$("of").addEventListener("change", (event) => { state.of = event.target.value; recount(); });
+$("by").addEventListener("change", (event) => { state.by = event.target.value; recount(); });
 $("theme").addEventListener("click", () => {
   const dark = document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   document.documentElement.dataset.theme = dark ? "light" : "dark";

@@ -89,18 +89,25 @@ export function code(context) {
   const words = parts.map(([dim, item]) => `${dim}=${item}`);
   const flags = [state.raw ? "--stored" : "", state.t ? `--as-of ${shell(state.t)}` : ""].filter(Boolean);
   const command = (verb) => ["tet", verb, shell(path), shell(name), ...words.map(shell), ...flags].join(" ");
+  // The series of means, the lowest first.
+  const along = state.along ?? array.dimensions.findIndex((dim, d) => d !== state.x && d !== state.y && dim.extent > 1);
+  const kept = array.dimensions[along];
+  const named = kept ? (kept.named ? kept.name : String(along)) : null;
+  const others = parts.filter(([dim]) => dim !== named).map(([dim, item]) => `${dim}=${item}`);
+  const by = named && kept.time && state.by ? `${named}.${state.by}` : named;
+  const means = state.of === "mean" && named ? ["tet", "stat", shell(path), shell(name), ...others.map(shell), "--mean", "--by", shell(by), "--sort", "mean", "-n", "3", ...flags].join(" ") : "";
   const index = state.at.join(", ") || "...";
   const opened = state.t ? `tesseral.open(${quoted(path)}, as_of=${quoted(state.t)})` : `tesseral.open(${quoted(path)})`;
   const python = `import tesseral\n\narray = ${opened}[${quoted(name)}]\nprint(array[${index}])`;
   const open = state.t ? `tesseral::Open::new().as_of(tesseral::as_of(${quoted(state.t)})?).open(${quoted(path)})?` : `tesseral::open(${quoted(path)})?`;
   const rust = `let container = ${open}${state.raw ? "" : ".physical()"};\nlet (array, _) = container.find(${quoted(name)})?;\nlet cells = array.read(&array.select([${words.map(quoted).join(", ")}])?)?;`;
-  return { cat: command("cat"), stat: command("stat"), plot: command("plot"), python, rust };
+  return { cat: command("cat"), stat: command("stat"), plot: command("plot"), means, python, rust };
 }
 
 function snippets(context) {
   const made = code(context);
   const one = (title, id, text) => [el("div", { class: "line" }, el("h2", { text: title }), el("button", { type: "button", text: "Copy", "aria-label": `Copy ${title}`, onclick: () => navigator.clipboard?.writeText(text) })), el("pre", { id, text })];
-  return [...one("Command line", "code-cli", [made.cat, made.stat, context.numeric ? made.plot : ""].filter(Boolean).join("\n")), ...one("Python", "code-python", made.python), ...one("Rust", "code-rust", made.rust)];
+  return [...one("Command line", "code-cli", [made.cat, made.stat, context.numeric ? made.plot : "", made.means].filter(Boolean).join("\n")), ...one("Python", "code-python", made.python), ...one("Rust", "code-rust", made.rust)];
 }
 
 export async function draw(context) {

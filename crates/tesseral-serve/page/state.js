@@ -1,5 +1,5 @@
 // The view, which the address holds after "#": a link shows the same cells.
-export const state = { s: 0, a: null, f: 0, t: "", x: null, y: null, at: [], p: null, c: "viridis", lo: null, hi: null, tab: "attributes", along: null, raw: false };
+export const state = { s: 0, a: null, f: 0, t: "", x: null, y: null, at: [], p: null, c: "viridis", lo: null, hi: null, tab: "attributes", along: null, of: "point", by: "", raw: false };
 
 export function load() {
   const pairs = new URLSearchParams(location.hash.slice(1));
@@ -11,7 +11,7 @@ export function load() {
   state.p = (pairs.get("p") ?? "").split(",").filter((item) => /^\d+$/.test(item)).map(Number);
   if (state.p.length === 0) state.p = null;
   state.c = pairs.get("c") ?? "viridis"; state.lo = real("lo"); state.hi = real("hi");
-  state.tab = pairs.get("tab") ?? "attributes"; state.along = whole("along", null); state.raw = pairs.get("raw") === "1";
+  state.tab = pairs.get("tab") ?? "attributes"; state.along = whole("along", null); state.of = pairs.get("of") === "mean" ? "mean" : "point"; state.by = /^[a-z]*$/.test(pairs.get("by") ?? "") ? pairs.get("by") ?? "" : ""; state.raw = pairs.get("raw") === "1";
 }
 
 export function save() {
@@ -21,6 +21,7 @@ export function save() {
   }
   if (state.at.length) pairs.set("at", state.at.join(","));
   if (state.p) pairs.set("p", state.p.join(","));
+  if (state.of === "mean") { pairs.set("of", "mean"); if (state.by) pairs.set("by", state.by); }
   if (state.raw) pairs.set("raw", "1");
   history.replaceState(null, "", `#${pairs}`);
 }

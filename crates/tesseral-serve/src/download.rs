@@ -14,6 +14,7 @@ use tesseral::{
 };
 use tesseral_display::picture::{self, ColorMap, ImageFormat, Picture};
 use tesseral_display::{csv_head, csv_row, dim_name, field_of};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::server::Shared;
 use crate::tree::Nothing;
@@ -47,6 +48,15 @@ pub(crate) struct PreparedFile {
     path: PathBuf,
     name: String,
     kind: &'static str,
+    /// The place of the file among those that are being sent.
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl PreparedFile {
+    /// Holds a place until the file was sent.
+    pub(crate) fn kept_with(self, place: OwnedSemaphorePermit) -> Self {
+        Self { _place: Some(place), ..self }
+    }
 }
 
 /// Formats that datasets can be written in.
@@ -104,7 +114,7 @@ pub(crate) fn write(shared: &Shared, query: &DownloadParameters, cancel: Cancel)
             return convert(shared, &cells, &opened, format, (folder, stem), cancel);
         }
     }
-    Ok(PreparedFile { _folder: folder, path, name: file, kind })
+    Ok(PreparedFile { _folder: folder, path, name: file, kind, _place: None })
 }
 
 /// A file name without characters that have a meaning to a file system or a header.
@@ -173,7 +183,7 @@ fn convert(
     let source = shared.sources.container(cells.source, cells.as_of.as_deref())?;
     let array = &opened.array;
     let mut options = ConvertOptions::new().format(format.id()).array(variable(array)).overwrite();
-    options = options.execution(array.options().clone().with_cancel(cancel));
+    options = options.execution(array.options().clone().with_cancel(cancel.clone()));
     if !cells.at.is_empty() {
         let selection = cells.selection(array)?;
         let dims = array.schema().dims.iter().enumerate().zip(selection.slices());
@@ -188,14 +198,15 @@ fn convert(
     tesseral::convert(&source, &path, &options)?;
     let octets = "application/octet-stream";
     if !path.is_dir() {
-        return Ok(PreparedFile { _folder: folder, path, name: file, kind: octets });
+        return Ok(PreparedFile { _folder: folder, path, name: file, kind: octets, _place: None });
     }
     let archive = folder.path().join("archive");
     let failed = |e| Error::io("write", "a temporary file", e);
     let mut out = BufWriter::new(std::fs::File::create(&archive).map_err(failed)?);
-    zip::write(&path, &file, &mut out)?;
+    zip::write(&path, &file, &cancel, &mut out)?;
     out.flush().map_err(failed)?;
-    Ok(PreparedFile { _folder: folder, path: archive, name: format!("{file}.zip"), kind: "application/zip" })
+    let name = format!("{file}.zip");
+    Ok(PreparedFile { _folder: folder, path: archive, name, kind: "application/zip", _place: None })
 }
 
 /// The name by which a conversion knows the selected field.

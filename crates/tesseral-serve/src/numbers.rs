@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use tesseral::fold::{Answer, BinRange, Histogram, Number, Statistic};
-use tesseral::{Array, Cancel, Error, Request, Result, Scalar, StatSet, Summarized, Target};
+use tesseral::{Array, Cancel, Error, Request, Result, Scalar, Selection, StatSet, Summarized, Target};
 use tesseral_display::json::{float, summary};
 
 use crate::server::Shared;
@@ -25,6 +25,26 @@ pub(crate) struct HistogramParameters {
     stored: bool,
     at: String,
     bins: u32,
+    /// Whether cells are read however many bytes they take.
+    all: bool,
+}
+
+/// Bytes to decode up to which statistics are computed without being asked for, as a multiple of those of a map.
+const UNASKED: u64 = 4;
+
+/// Bytes of the chunks that hold the selected cells, decoded.
+pub(crate) fn decoded_bytes(array: &Array, selection: &Selection) -> u64 {
+    let schema = array.schema();
+    let size = array.selected_field().cell_size().unwrap_or(1).max(1) as u64;
+    let grid = schema.grid().ok();
+    let along = selection.slices().iter().enumerate().map(|(d, slice)| {
+        let chunk = grid.as_ref().and_then(|grid| grid.chunk_shape().get(d).copied()).unwrap_or(1).max(1);
+        match slice.count() {
+            0 => 0,
+            _ => ((slice.tight_end() - 1) / chunk - slice.start / chunk + 1).saturating_mul(chunk),
+        }
+    });
+    along.fold(size, u64::saturating_mul)
 }
 
 fn summarized(array: &Array, target: Target) -> Result<Summarized> {
@@ -33,7 +53,7 @@ fn summarized(array: &Array, target: Target) -> Result<Summarized> {
         let error = Error::limit("the cells of statistics", cells, CELLS);
         return Err(error.in_array(array.name()).hint("select a smaller range"));
     }
-    let request = Request { target, ..array.request(&tesseral::Selection::all(&[])) };
+    let request = Request { target, ..array.request(&Selection::all(&[])) };
     tesseral_engine::fold::summary(array.handle(), &request, StatSet::ALL, array.options())
 }
 
@@ -60,7 +80,14 @@ pub(crate) fn histogram(shared: &Shared, query: &HistogramParameters, cancel: Ca
     };
     let opened = cells.open(shared, cancel)?;
     let array = &opened.array;
-    let found = summarized(array, cells.target(array)?)?;
+    let target = cells.target(array)?;
+    if let (Target::Cells(selection), false) = (&target, query.all) {
+        let bytes = decoded_bytes(array, selection);
+        if bytes > shared.settings.work.saturating_mul(UNASKED) {
+            return Ok(json!({"deferred": {"bytes": bytes, "cells": selection.cells()}}));
+        }
+    }
+    let found = summarized(array, target)?;
     let ends = (found.summary.min(), found.summary.max());
     let finite = |value: &Scalar| value.as_f64().is_none_or(f64::is_finite);
     let range: Option<BinRange> = match &ends {

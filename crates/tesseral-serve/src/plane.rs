@@ -59,9 +59,10 @@ struct Kept {
     clock: u64,
 }
 
-/// Approximate memory of an overview.
-fn held(overview: &Overview) -> u64 {
-    (overview.points.len() * size_of::<Point>() + 512) as u64
+/// Approximate memory of an overview with the cells that it is kept under.
+fn held(cells: &CellParameters, overview: &Overview) -> u64 {
+    let texts = cells.at.len() + cells.as_of.as_ref().map_or(0, String::len);
+    (overview.points.len() * size_of::<Point>() + texts + 512) as u64
 }
 
 impl Overviews {
@@ -90,17 +91,17 @@ impl Overviews {
         let selection = cells.selection(array)?;
         let overview = Arc::new(overview_within(array, &selection, most, shared.settings.work)?);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = held(&overview);
+        let own = held(cells, &overview);
         while kept.bytes + own > self.budget && !kept.by_cells.is_empty() {
             let oldest = kept.by_cells.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| key.clone());
-            if let Some((_, gone)) = oldest.and_then(|oldest| kept.by_cells.remove(&oldest)) {
-                kept.bytes -= held(&gone);
+            if let Some((oldest, (_, gone))) = oldest.and_then(|oldest| kept.by_cells.remove_entry(&oldest)) {
+                kept.bytes -= held(&oldest.0, &gone);
             }
         }
         if own <= self.budget {
             let now = kept.clock;
             if let Some((_, before)) = kept.by_cells.insert(key, (now, Arc::clone(&overview))) {
-                kept.bytes -= held(&before);
+                kept.bytes -= held(cells, &before);
             }
             kept.bytes += own;
         }

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 use tesseral::{Cancel, Error, Result};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 use crate::failure::{self, Failure};
 use crate::guard::{self, Guard};
@@ -23,10 +24,12 @@ use crate::{cells, chunks, download, numbers, page, plane, series, tree};
 
 /// Connections at a time.
 const CONNECTIONS: usize = 2048;
+/// Files of downloads at a time.
+const PREPARED: usize = 8;
 /// How often the server looks whether it is to stop.
 const STOP: Duration = Duration::from_millis(50);
 
-/// ServerSettings of a server.
+/// Settings of a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerSettings {
@@ -72,6 +75,8 @@ pub(crate) struct Shared {
     places: Places,
     /// Downloads have a place of their own: they take long.
     downloads: Places,
+    /// Files that were written and are being sent.
+    prepared: Arc<Semaphore>,
 }
 
 /// A server that is ready to answer.
@@ -102,6 +107,7 @@ impl Server {
             overviews: Overviews::new(settings.cache),
             places: Places::new(settings.running.max(1)),
             downloads: Places::new(1),
+            prepared: Arc::new(Semaphore::new(PREPARED)),
             settings,
         };
         Ok(Self { listener, address, guard, shared: Arc::new(shared) })
@@ -155,9 +161,11 @@ fn router(shared: Arc<Shared>, guard: Arc<Guard>) -> Router {
         .route("/api/arrays", get(json(tree::arrays)))
         .route("/api/array", get(json(tree::array)))
         .route("/api/coordinates", get(json(tree::coordinates)))
+        .route("/api/between", get(json(tree::between)))
         .route("/api/versions", get(json(tree::versions)))
         .route("/api/plane", get(bytes(plane::plane)))
         .route("/api/series", get(json(series::series)))
+        .route("/api/means", get(json(series::means)))
         .route("/api/value", get(json(cells::value)))
         .route("/api/rows", get(json(cells::rows)))
         .route("/api/points", get(json(cells::points)))
@@ -206,7 +214,11 @@ async fn download_file(
     State(shared): State<Arc<Shared>>,
     Query(query): Query<download::DownloadParameters>,
 ) -> Response {
+    // Files take room until their clients have read them.
+    let Ok(place) = Arc::clone(&shared.prepared).try_acquire_owned() else {
+        return Failure::Busy.into_response();
+    };
     let own = Arc::clone(&shared);
     let found = shared.downloads.run(move |cancel| download::write(&own, &query, cancel)).await;
-    found.map_or_else(Failure::into_response, download::PreparedFile::into_response)
+    found.map_or_else(Failure::into_response, |file| file.kept_with(place).into_response())
 }

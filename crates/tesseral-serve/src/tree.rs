@@ -166,6 +166,40 @@ fn dimension(container: &Container, array: &Array, dim: &Dimension, number: usiz
     })
 }
 
+/// Coordinates along a dimension.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct BetweenParameters {
+    source: usize,
+    array: usize,
+    as_of: Option<String>,
+    dim: usize,
+    low: String,
+    high: String,
+}
+
+/// The positions between two coordinates, as a selection of the command line has them.
+pub(crate) fn between(shared: &Shared, query: &BetweenParameters, cancel: Cancel) -> Result<Json> {
+    let cells = CellParameters {
+        source: query.source,
+        array: query.array,
+        as_of: query.as_of.clone(),
+        ..CellParameters::default()
+    };
+    let array = cells.open(shared, cancel)?.array;
+    let Some(extent) = array.schema().dims.get(query.dim).map(|dim| dim.extent) else {
+        return Err(Error::not_found("dimension", query.dim.to_string(), Vec::new()));
+    };
+    let end = |text: &str| (!text.trim().is_empty()).then(|| text.trim().to_owned());
+    let (low, high) = (end(&query.low), end(&query.high));
+    let found = array.between(query.dim, low.as_deref(), high.as_deref())?;
+    if extent.is_some_and(|extent| found.end > extent) {
+        let error = Error::unsupported("a range across the end of the axis");
+        return Err(error.in_array(array.name()).hint("show its two parts one after the other"));
+    }
+    Ok(json!({"from": found.start, "to": found.end}))
+}
+
 /// Coordinates of some positions.
 pub(crate) fn coordinates(shared: &Shared, query: &CoordinateParameters, cancel: Cancel) -> Result<Json> {
     let cells = CellParameters {

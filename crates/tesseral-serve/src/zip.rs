@@ -3,13 +3,31 @@
 use std::io::{Read, Write};
 use std::path::Path;
 
-use tesseral::{Error, Result};
+use tesseral::{Cancel, Error, Result};
 
 /// Date of all entries: 1980-01-01, the first one that the format can express.
 const DATE: u16 = 0x21;
 
-/// Writes every file of a folder. Names are relative to `base`.
-pub(crate) fn write(folder: &Path, base: &str, out: &mut impl Write) -> Result<()> {
+/// Bytes of a file in memory.
+const PIECE: usize = 256 << 10;
+
+/// Visits the bytes of a file piece by piece.
+fn pieces(path: &Path, cancel: &Cancel, see: &mut dyn FnMut(&[u8]) -> std::io::Result<()>) -> Result<()> {
+    let failed = |e| Error::io("archive", path.display().to_string(), e);
+    let mut file = std::fs::File::open(path).map_err(failed)?;
+    let mut piece = vec![0; PIECE];
+    loop {
+        cancel.check()?;
+        let n = file.read(&mut piece).map_err(failed)?;
+        if n == 0 {
+            return Ok(());
+        }
+        see(&piece[..n]).map_err(failed)?;
+    }
+}
+
+/// Writes every file of a folder. Names are relative to `base`. Files are read twice: a header precedes the content, with its checksum.
+pub(crate) fn write(folder: &Path, base: &str, cancel: &Cancel, out: &mut impl Write) -> Result<()> {
     let failed = |e| Error::io("archive", folder.display().to_string(), e);
     let mut names = Vec::new();
     list(folder, String::new(), &mut names).map_err(failed)?;
@@ -17,17 +35,20 @@ pub(crate) fn write(folder: &Path, base: &str, out: &mut impl Write) -> Result<(
     let mut entries = Vec::new();
     let mut offset = 0_u64;
     for name in &names {
-        let mut content = Vec::new();
-        let mut file = std::fs::File::open(folder.join(name)).map_err(failed)?;
-        file.read_to_end(&mut content).map_err(failed)?;
-        let crc = crc32fast::hash(&content);
-        let head = head(&format!("{base}/{name}"), crc, content.len() as u64)?;
+        let (mut hasher, mut length) = (crc32fast::Hasher::new(), 0_u64);
+        pieces(&folder.join(name), cancel, &mut |piece| {
+            hasher.update(piece);
+            length += piece.len() as u64;
+            Ok(())
+        })?;
+        let head = head(&format!("{base}/{name}"), hasher.finalize(), length)?;
         let mut local = 0x0403_4b50_u32.to_le_bytes().to_vec();
         local.extend(&head.common);
         local.extend(head.name.as_bytes());
-        out.write_all(&local).and_then(|()| out.write_all(&content)).map_err(failed)?;
+        out.write_all(&local).map_err(failed)?;
+        pieces(&folder.join(name), cancel, &mut |piece| out.write_all(piece))?;
         entries.push((head, offset));
-        offset += (local.len() + content.len()) as u64;
+        offset += local.len() as u64 + length;
     }
     let mut directory = Vec::new();
     for (head, at) in &entries {
@@ -99,7 +120,7 @@ mod tests {
         std::fs::create_dir(folder.path().join("a")).unwrap();
         std::fs::write(folder.path().join("a/b"), b"123456789").unwrap();
         let mut out = Vec::new();
-        write(folder.path(), "x", &mut out).unwrap();
+        write(folder.path(), "x", &Cancel::default(), &mut out).unwrap();
         assert_eq!(&out[..4], b"PK\x03\x04");
         assert_eq!(out[14..18], 0xcbf4_3926_u32.to_le_bytes());
         assert_eq!(&out[30..35], b"x/a/b");

@@ -387,6 +387,112 @@ fn large_selections_are_sampled_within_the_work_allowed() {
     );
     let (zoomed, ..) = server.plane("width=256&height=256&x=1&at=100:200,100:200");
     assert_eq!((zoomed["sampled"].as_bool(), zoomed["cells"].as_u64()), (Some(false), Some(10_000)));
+    // Statistics of more than four times the work wait until they are asked for.
+    let deferred = server.json("/api/histogram?bins=4");
+    assert_eq!(deferred["deferred"], serde_json::json!({"bytes": 4 << 20, "cells": 1 << 20}));
+    let asked = server.json("/api/histogram?bins=4&all=true");
+    assert_eq!(asked["statistics"]["max"], (1 << 20) - 1);
+    assert_eq!(server.json("/api/histogram?bins=4&at=0:64,0:64")["statistics"]["count"], 4096);
+    let means = server.get("/api/means?along=0&at=0:1024,0:64");
+    assert_eq!(means.status, 200);
+    assert_eq!(server.get("/api/means?along=0").status, 200, "sixteen times the work is allowed");
+    let small = serve(&[&path], |settings| settings.work = 64 << 10);
+    assert_eq!(small.get("/api/means?along=0").status, 413);
+}
+
+/// An array of four terabytes, most of it unwritten, is shown as fast as a small one: everything but *Compute* is bounded.
+#[test]
+fn a_huge_array_opens_within_the_work_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("huge");
+    let mut schema = int32("a", &[1 << 20, 1 << 20], &[1024, 1024]);
+    schema.fields[0].codecs = vec!["zstd".to_owned()];
+    let spec = ArraySpec { codecs: vec![vec!["zstd".parse().unwrap()]], ..ArraySpec::raw(schema) };
+    let mut session = Create::new().begin(&path, "tiledb").unwrap();
+    let id = session.add(&spec).unwrap();
+    let region = tesseral::Region::new([(1024, 2048), (2048, 3072)]);
+    let cells: Vec<u8> = (0..1 << 20).flat_map(i32::to_ne_bytes).collect();
+    session.write_region(id, &region, &cells).unwrap();
+    session.commit().unwrap();
+    let server = serve(&[&path], |_| ());
+    let array = server.json("/api/array");
+    assert_eq!(array["shape"], serde_json::json!([1 << 20, 1 << 20]));
+    let (header, ..) = server.plane("width=512&height=512&x=1");
+    assert!(header["cells"].as_u64().unwrap() <= 64 << 20, "{header}");
+    assert_eq!(header["sampled"], true);
+    assert!(server.json("/api/histogram?bins=10")["deferred"]["bytes"].as_u64() > Some(1 << 41));
+    let (zoomed, ..) = server.plane("width=512&height=512&x=1&at=1024:2048,2048:3072");
+    assert_eq!((zoomed["sampled"].as_bool(), zoomed["high"].as_f64()), (Some(false), Some(1_048_575.0)));
+    assert_eq!(server.json("/api/value?at=1024,2049")["value"], 1);
+    assert_eq!(server.json("/api/series?at=1024,2048:3072&width=900")["ends"]["high"]["value"], 1023);
+    assert_eq!(server.json("/api/chunks")["chunks"].as_array().unwrap().len(), 1);
+    assert_eq!(server.json("/api/rows?at=1024:1026,2048:2050")["rows"].as_array().unwrap().len(), 4);
+}
+
+/// Means of the shown cells, for each position and for each part of the time, and the coordinates of a part.
+#[test]
+fn series_of_means_have_their_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    let mut schema = int32("a", &[6, 2, 3], &[4, 2, 2]);
+    for (dim, name) in schema.dims.iter_mut().zip(["time", "lat", "lon"]) {
+        dim.name = name.to_owned();
+    }
+    let labels = |texts: &[&str]| tesseral::Labels::Text(texts.iter().map(|t| (*t).to_owned()).collect());
+    let times = ["2001-01-01", "2001-01-01T12:00", "2001-01-02", "2001-01-02T12:00", "2001-02-01", "2001-02-01T12:00"];
+    schema.dims[0].labels = Some(labels(&times));
+    schema.dims[1].labels = Some(labels(&["50", "40"]));
+    write(&path, &[schema]);
+    let server = serve(&[&path], |_| ());
+    let means = server.json("/api/means?along=0&at=0:6,0:2,1:3");
+    // Positions 1, 2, 4 and 5 of the first plane, six more in each that follows.
+    assert_eq!(means["values"], serde_json::json!([3.0, 9.0, 15.0, 21.0, 27.0, 33.0]));
+    assert_eq!(means["ends"]["low"], serde_json::json!({"value": 3.0, "text": "2001-01-01", "position": 0}));
+    assert_eq!(means["ends"]["high"]["text"], "2001-02-01T12:00");
+    let at_one_time = server.json("/api/means?along=1&at=2,0:2,0:3");
+    assert_eq!(at_one_time["values"], serde_json::json!([13.0, 16.0]));
+    let series = server.json("/api/series?at=:,1,2&width=100");
+    assert_eq!(series["ends"]["low"], serde_json::json!({"value": 5, "text": "2001-01-01", "position": 0}));
+    assert_eq!(server.json("/api/between?dim=1&low=38&high=45"), serde_json::json!({"from": 1, "to": 2}));
+    assert_eq!(server.json("/api/between?dim=1&low=&high="), serde_json::json!({"from": 0, "to": 2}));
+    for (target, status) in [
+        ("means?along=3", 400),
+        ("means?along=0&by=week", 404),
+        ("means?along=1&by=month", 400),
+        ("between?dim=9", 404),
+        ("between?dim=1&low=x", 400),
+    ] {
+        assert_eq!(server.get(&format!("/api/{target}")).status, status, "{target}");
+    }
+}
+
+/// Files that clients do not read take places, which are limited.
+#[test]
+fn downloads_that_are_not_read_are_limited() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    write(&path, &[int32("a", &[1024, 1024], &[64, 1024])]);
+    let server = serve(&[&path], |_| ());
+    let host = server.address;
+    let request = format!("GET /api/download?kind=csv HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
+    let open = || {
+        let mut stream = TcpStream::connect(host).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        (stream, String::from_utf8_lossy(&head).into_owned())
+    };
+    let held: Vec<_> = (0..8).map(|_| open()).collect();
+    assert!(held.iter().all(|(_, head)| head.ends_with("200")));
+    assert!(open().1.ends_with("503"));
+    drop(held);
+    for _ in 0..500 {
+        if open().1.ends_with("200") {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("the places of closed connections are free again");
 }
 
 #[test]
