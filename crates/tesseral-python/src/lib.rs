@@ -49,6 +49,8 @@ mod _native {
     #[pymodule_export]
     use crate::rows::Rows;
     #[pymodule_export]
+    use crate::runtime::set_progress;
+    #[pymodule_export]
     use crate::source::{Source, as_of, formats, has_messages, recognize};
     #[pymodule_export]
     use crate::view::View;

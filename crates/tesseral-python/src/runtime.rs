@@ -1,12 +1,13 @@
 //! Execution under an interpreter: without its lock, after a fork, and with interrupts by Ctrl-C.
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use tesseral::{Cancel, Error, Options, Result};
+use tesseral::{Cancel, Error, Options, Progress, Result};
 
 use crate::error::OrRaise;
 
@@ -14,6 +15,35 @@ use crate::error::OrRaise;
 const LONG: u64 = 32 << 20;
 /// Interval of checks for signals.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// The function that long operations report to.
+static REPORT: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
+
+/// Sets the function that is called with the work that is done and all work while an operation runs, and with `None` at its end.
+#[pyfunction]
+pub(crate) fn set_progress(function: Option<Py<PyAny>>) -> Option<Py<PyAny>> {
+    std::mem::replace(&mut *REPORT.lock().unwrap_or_else(PoisonError::into_inner), function)
+}
+
+/// The progress of one operation, which the engine sets and the waiting thread reports.
+#[derive(Default)]
+struct Reported {
+    done: AtomicU64,
+    total: AtomicU64,
+}
+
+impl Reported {
+    fn set(&self, progress: Progress) {
+        self.total.store(progress.total, Ordering::Relaxed);
+        self.done.store(progress.done, Ordering::Relaxed);
+    }
+
+    /// Calls the function of the user.
+    fn report(&self, py: Python<'_>, function: &Py<PyAny>) -> PyResult<()> {
+        let (done, total) = (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed));
+        if total > 0 { function.call1(py, (done, total)).map(drop) } else { Ok(()) }
+    }
+}
 
 /// Id of the process that loaded this module. Its threads do not exist in a forked child.
 static HOME: OnceLock<u32> = OnceLock::new();
@@ -64,17 +94,32 @@ pub(crate) fn run<T: Send>(
         return py.detach(|| work(&options)).or_raise(py);
     }
     let cancel = Cancel::default();
-    let options = options.into_owned().with_cancel(cancel.clone());
-    let (result, interrupt) = py.detach(|| interruptible(&cancel, || work(&options)));
+    let mut options = options.into_owned().with_cancel(cancel.clone());
+    let function = REPORT.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|f| f.clone_ref(py));
+    let reported = Arc::new(Reported::default());
+    if function.is_some() {
+        let reported = Arc::clone(&reported);
+        options.progress = Some(Arc::new(move |progress| reported.set(progress)));
+    }
+    let look = |py: Python<'_>| {
+        py.check_signals()?;
+        function.as_ref().map_or(Ok(()), |function| reported.report(py, function))
+    };
+    let (result, interrupt) = py.detach(|| interruptible(&cancel, &look, || work(&options)));
+    let ended = function.as_ref().map(|function| function.call1(py, (py.None(), py.None()))).transpose();
+    if let (Ok(_), None, Err(error)) = (&result, &interrupt, ended) {
+        return Err(error);
+    }
     match interrupt {
         Some(interrupt) => Err(interrupt),
         None => result.or_raise(py),
     }
 }
 
-/// Runs `work` on another thread while this one checks for signals, as only it can.
+/// Runs `work` on another thread while this one checks for signals, as only it can, and reports progress.
 fn interruptible<T: Send>(
     cancel: &Cancel,
+    look: &dyn Fn(Python<'_>) -> PyResult<()>,
     work: impl FnOnce() -> Result<T> + Send,
 ) -> (Result<T>, Option<PyErr>) {
     let (done, result) = channel();
@@ -85,7 +130,7 @@ fn interruptible<T: Send>(
             match result.recv_timeout(LOOK) {
                 Ok(result) => return (result, interrupt),
                 Err(RecvTimeoutError::Timeout) if interrupt.is_none() => {
-                    interrupt = Python::attach(|py| py.check_signals().err());
+                    interrupt = Python::attach(|py| look(py).err());
                     if interrupt.is_some() {
                         cancel.cancel();
                     }

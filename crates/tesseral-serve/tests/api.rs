@@ -439,7 +439,14 @@ fn series_of_means_have_their_ends() {
         dim.name = name.to_owned();
     }
     let labels = |texts: &[&str]| tesseral::Labels::Text(texts.iter().map(|t| (*t).to_owned()).collect());
-    let times = ["2001-01-01", "2001-01-01T12:00", "2001-01-02", "2001-01-02T12:00", "2001-02-01", "2001-02-01T12:00"];
+    let times = [
+        "2001-01-01",
+        "2001-01-01T12:00",
+        "2001-01-02",
+        "2001-01-02T12:00",
+        "2001-02-01",
+        "2001-02-01T12:00",
+    ];
     schema.dims[0].labels = Some(labels(&times));
     schema.dims[1].labels = Some(labels(&["50", "40"]));
     write(&path, &[schema]);
@@ -474,7 +481,9 @@ fn downloads_that_are_not_read_are_limited() {
     write(&path, &[int32("a", &[1024, 1024], &[64, 1024])]);
     let server = serve(&[&path], |_| ());
     let host = server.address;
-    let request = format!("GET /api/download?kind=csv HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
+    let request = format!(
+        "GET /api/download?kind=csv HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+    );
     let open = || {
         let mut stream = TcpStream::connect(host).unwrap();
         stream.write_all(request.as_bytes()).unwrap();

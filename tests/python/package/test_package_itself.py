@@ -3,7 +3,9 @@
 import doctest
 import importlib
 import inspect
+import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,43 +17,59 @@ import tesseral
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = Path(tesseral.__file__).parent
 
-USER = """
-import numpy as np
-import tesseral
-
-container = tesseral.open("a.tet", memory_limit=1 << 20)
-array: tesseral.Array = container["a"]
-shape: tuple[int, ...] = array.shape
-names: list[str] = list(container)
-coordinates: np.ndarray = array.coords["x"]
-report: tesseral.Report = tesseral.verify("a.tet")
-table: tesseral.Dataset = tesseral.dataset("a.tet", "a")
-rows: int = table.count_rows()
-grid: tesseral.Grid = tesseral.from_table({"x": [1]}, "x")
-stored: int = array.nbytes_stored
-with tesseral.open(b"") as other:
-    other.close()
-tesseral.write("b.tet", {"a": np.zeros(3)}, chunks=(2,), codec="zstd")
-with tesseral.create("c.tet") as session:
-    session.add("a", (3,), "f4")[...] = 0
-try:
-    array[0]
-except tesseral.CorruptError as error:
-    place: tuple[int, ...] | None = error.chunk
-"""
+HERE = Path(__file__).parent
 
 
 def test_types_are_complete(tmp_path):
-    (tmp_path / "user.py").write_text(USER)
-    (tmp_path / "wrong.py").write_text("import tesseral\ntesseral.open(3)\ntesseral.verify('a').nope\n")
     mypy = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "cache"), "--config-file", str(ROOT / "pyproject.toml")]
     whole = subprocess.run([*mypy, "-p", "tesseral"], capture_output=True, text=True, cwd=tmp_path)
     assert whole.returncode == 0, whole.stdout
-    user = subprocess.run([*mypy, "--no-strict-equality", str(tmp_path / "user.py")], capture_output=True, text=True, cwd=tmp_path)
+    user = subprocess.run([*mypy, "--strict", str(HERE / "typed_user.py")], capture_output=True, text=True, cwd=tmp_path)
     assert user.returncode == 0, user.stdout
-    wrong = subprocess.run([*mypy, str(tmp_path / "wrong.py")], capture_output=True, text=True, cwd=tmp_path)
-    assert wrong.returncode == 1 and "Found 2 errors" in wrong.stdout, wrong.stdout
+    wrong = subprocess.run([*mypy, str(HERE / "typed_wrong.py")], capture_output=True, text=True, cwd=tmp_path)
+    assert wrong.returncode == 1 and "Found 5 errors" in wrong.stdout, wrong.stdout
     assert (FOLDER / "py.typed").exists()
+
+
+def test_pyright_accepts_programs_of_users(tmp_path):
+    """The package `basedpyright` is pyright with its JavaScript runtime in the wheel."""
+    for name in ("typed_user.py", "typed_wrong.py"):
+        shutil.copy(HERE / name, tmp_path / name)
+    settings = {"typeCheckingMode": "strict", "venvPath": str(Path(sys.prefix).parent), "venv": Path(sys.prefix).name}
+    found = {}
+    for name in ("typed_user.py", "typed_wrong.py"):
+        (tmp_path / "pyrightconfig.json").write_text(json.dumps({**settings, "include": [name]}))
+        done = subprocess.run([sys.executable, "-m", "basedpyright", "--outputjson", "-p", str(tmp_path)], capture_output=True, text=True, cwd=tmp_path)
+        report = json.loads(done.stdout)
+        assert report["summary"]["filesAnalyzed"] == 1
+        found[name] = {error["range"]["start"]["line"] for error in report["generalDiagnostics"] if error["severity"] == "error"}
+    assert found == {"typed_user.py": set(), "typed_wrong.py": {4, 5, 7, 8, 9}}
+
+
+def public_functions():
+    for name in tesseral.__all__:
+        thing = getattr(tesseral, name)
+        if inspect.isfunction(thing):
+            yield name, thing
+        for member, value in inspect.getmembers(thing) if inspect.isclass(thing) and thing.__module__.startswith("tesseral") else ():
+            function = value.fget if isinstance(value, property) else value
+            if inspect.isfunction(function) and function.__module__.startswith("tesseral") and (not member.startswith("_") or member in ("__getitem__", "__setitem__")):
+                yield f"{name}.{member}", function
+
+
+# Arguments that are passed on to pyarrow, which has no types, and options of xarray.
+UNTYPED = {"Dataset", "to_xarray", "to_datatree", "dataset", "scan", "append"}
+
+
+def test_public_types_are_precise():
+    """No argument and no result of a public function is just anything."""
+    vague = []
+    for name, function in public_functions():
+        if UNTYPED & set(name.split(".")):
+            continue
+        vague += [f"{name}: {key}" for key, kind in function.__annotations__.items() if kind == "Any"]
+    assert not vague
+    assert len(list(public_functions())) > 60
 
 
 def test_stubs_name_what_is_there():

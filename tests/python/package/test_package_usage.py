@@ -128,3 +128,103 @@ def test_reads_are_awaited(tmp_path):
     row, rest, out = asyncio.run(read())
     np.testing.assert_array_equal(np.vstack([row, rest]), VALUES)
     np.testing.assert_array_equal(out, VALUES[2])
+
+
+def test_info_prints_variables_and_coordinates(tmp_path, capsys):
+    arrays = {"t2m": np.zeros((3, 2), "f4"), "words": np.array(["a", "b"])}
+    coords = {"time": np.arange("2001-01-01", "2001-01-04", dtype="M8[D]")}
+    tesseral.write(tmp_path / "a.tet", arrays, dims={"t2m": ("time", "x"), "words": ("x",)}, coords=coords, attrs={"t2m": {"units": "K"}, "title": "\x1b[31mred"})
+    container = tesseral.open(tmp_path / "a.tet")
+    assert container.info() is None
+    out = capsys.readouterr().out
+    lines = {line.split()[0]: line for line in out.splitlines() if line.startswith("  ")}
+    assert "float32" in lines["t2m"] and "time: 3" in lines["t2m"] and " K " in lines["t2m"]
+    assert "2001-01-01 … 2001-01-03" in lines["time"] and "words" in lines
+    assert "\x1b" not in out
+    container["t2m"].info()
+    assert "tesseral.Array 't2m'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("ending", ["tet", "tgm", "tdb", "zarr", "nc"])
+def test_names_of_variables_are_keys_in_every_format(tmp_path, ending):
+    path = tmp_path / f"a.{ending}"
+    with tesseral.create(path, "tiledb" if ending == "tdb" else "") as session:
+        for i, name in enumerate(["top", "ocean/sst", "ocean/deep/sst"]):
+            session.add(name, values=np.arange(3.0) + 10 * i, dims=("x",))
+        session.set_attrs({"title": "sea"}, "ocean")
+    container = tesseral.open(path)
+    assert set(container.variables) == {"top", "ocean/sst", "ocean/deep/sst"}
+    for i, name in enumerate(["top", "ocean/sst", "ocean/deep/sst"]):
+        assert name in container and container[name][0] == 10 * i and container[f"/{name}"][0] == 10 * i
+    ocean = container.group("ocean")
+    assert set(ocean) == {"sst", "deep/sst"} and len(ocean) == 2 and ocean.groups == ["deep"] and ocean.attrs == {"title": "sea"}
+    assert ocean["sst"][0] == 10 and ocean["deep/sst"][0] == 20 and "sst" in repr(ocean)
+    with pytest.raises(KeyError, match="is a group"):
+        container["ocean"]
+    with pytest.raises(KeyError, match="unknown group"):
+        container.group("land")
+    assert set(container.group("")) == set(container.variables)
+
+
+def test_statistics_of_packed_cells_are_physical(tmp_path):
+    pytest.importorskip("xarray")
+    import tesseral.xarray
+    import xarray as xr
+
+    cells = np.array([[0, 150], [-30, -999]], "i2")
+    days = np.array(["2001-01-01T00", "2001-01-01T12"], "M8[ns]")
+    packed = xr.Dataset({"t": (("time", "x"), cells, {"scale_factor": 0.1, "_FillValue": np.int16(-999)})}, {"time": days})
+    packed.tesseral.to_tet(tmp_path / "a.tet")
+    t = tesseral.open(tmp_path / "a.tet")["t"]
+    assert t.max() == 15.0 and t.max(stored=True) == 150 and t.count() == 3
+    assert t.groupby("time.date").max(...).tolist() == [15.0] and t.groupby("time.date").labels == ["2001-01-01"]
+    assert t.groupby("time.date").max(..., stored=True).tolist() == [150]
+    assert t.rolling(time=2, min_periods=1).max().tolist()[-1] == [0.0, 15.0]
+    assert t[0].tolist() == [0, 150] and "packed" in repr(t)
+
+
+def test_progress_is_reported_and_can_stop(tmp_path):
+    cells = np.random.default_rng(1).integers(0, 9, (64, 1024, 512))
+    tesseral.write(tmp_path / "a.tet", {"a": cells}, chunks=(1, 1024, 512), codec="zstd:9")
+    seen = []
+    with tesseral.progress(lambda done, total: seen.append((done, total))):
+        tesseral.convert(tmp_path / "a.tet", tmp_path / "b.tet", codec="zstd:12")
+    assert seen[-1] == (None, None)
+    steps = [step for step in seen if step[0] is not None]
+    assert steps == sorted(steps) and all(0 <= done <= total for done, total in steps)
+    count = len(seen)
+    tesseral.verify(tmp_path / "b.tet", deep=True)
+    assert len(seen) == count, "nothing is reported after the end"
+
+    def stop(done, total):
+        if done is not None:
+            raise RuntimeError("enough")
+
+    with tesseral.progress(stop), pytest.raises(RuntimeError, match="enough"):
+        tesseral.convert(tmp_path / "a.tet", tmp_path / "c.tet", codec="zstd:12")
+    assert not (tmp_path / "c.tet").exists()
+
+
+def test_bars_of_terminals_and_notebooks(tmp_path, monkeypatch):
+    import io
+
+    out = io.StringIO()
+    bar = tesseral.progress(file=out, after=0)
+    bar._show(0, 10)
+    bar._show(5, 10)
+    assert " 50 %" in out.getvalue() and "█" in out.getvalue()
+    bar._show(None, None)
+    assert out.getvalue().endswith("\r")
+    shown = []
+
+    class Handle:
+        def update(self, data, *, raw):
+            shown.append(data)
+
+    bar = tesseral.progress(after=0)
+    monkeypatch.setattr("tesseral._progress._in_notebook", lambda: True)
+    bar._handle = Handle()
+    bar._show(3, 4)
+    assert '<progress value="3" max="4">' in shown[0]["text/html"]
+    bar._show(None, None)
+    assert shown[-1] == {"text/plain": ""}

@@ -574,7 +574,10 @@ impl Sheet<'_> {
         print_table(&headings, rows)?;
         let all = self.answers.columns.first().map_or(0, Vec::len);
         if self.most < all {
-            crate::error::report(&format!("… {} more rows\n", text::grouped((all - self.most) as u64)));
+            crate::error::report(&format!(
+                "… {} more rows\n",
+                crate::text::grouped((all - self.most) as u64)
+            ));
         }
         Ok(exit::OK)
     }

@@ -206,7 +206,9 @@ fn head_and_tail_print_some_rows() {
         let total = lines.len();
         for n in [1, 3, 7, 19] {
             let count = n.to_string();
-            let run = |command: &str| tet([command, path.as_str(), "t=1", "--format", format, "-n", count.as_str()]);
+            let run = |command: &str| {
+                tet([command, path.as_str(), "t=1", "--format", format, "-n", count.as_str()])
+            };
             let (head, tail) = (run("head"), run("tail"));
             let rest = total - n;
             let rows = if rest == 1 { "row" } else { "rows" };

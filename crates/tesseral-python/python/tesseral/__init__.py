@@ -12,10 +12,10 @@ array([2., 3.])
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ._array import Array, Field
-from ._container import Container, open
+from ._container import Container, Group, open
 from ._errors import (
     ChangedError,
     CorruptError,
@@ -35,6 +35,7 @@ from ._native import __version__, recognize
 if TYPE_CHECKING:
     from ._edit import Consolidated, Vacuumed, Version, append, consolidate, delete, log, set_attrs, vacuum
     from ._frames import Dataset, Grid, dataset, from_table, scan
+    from ._progress import progress
     from ._table import write_cells
     from ._tools import Converted, Copied, Difference, Finding, Recovered, Report, convert, copy, diff, recover, verify
     from ._write import Session, WritableArray, create, write
@@ -45,6 +46,7 @@ recognise = recognize  # The former spelling.
 _LAZY = {
     "_edit": ("Consolidated", "Vacuumed", "Version", "append", "consolidate", "delete", "log", "set_attrs", "vacuum"),
     "_frames": ("Dataset", "Grid", "dataset", "from_table", "scan"),
+    "_progress": ("progress",),
     "_table": ("write_cells",),
     "_tools": ("Converted", "Copied", "Difference", "Finding", "Recovered", "Report", "convert", "copy", "diff", "recover", "verify"),
     "_write": ("Session", "WritableArray", "create", "write"),
@@ -67,6 +69,7 @@ __all__ = [
     "Finding",
     "FormatError",
     "Grid",
+    "Group",
     "InternalError",
     "InvalidRequestError",
     "IoError",
@@ -93,6 +96,7 @@ __all__ = [
     "from_table",
     "log",
     "open",
+    "progress",
     "recognise",
     "recognize",
     "recover",
@@ -105,7 +109,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     from importlib import import_module
 
     if name in _SUBMODULES:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
@@ -14,12 +14,17 @@ from ._errors import InvalidRequestError
 
 if TYPE_CHECKING:
     import dask.array
+    import numpy.typing as npt
+    import pandas as pd
+    import pyarrow as pa
 
     from ._container import Container
     from ._native import View
+    from ._types import Axis, Cells, How, Index, Many, One, Unpack, Value
 
-Axes = "int | str | tuple[int | str, ...] | list[int | str] | None"
 BLOCK = 128 << 20
+#: Attributes of packed fields.
+_PACKING = frozenset(("scale_factor", "add_offset", "_Unsigned"))
 
 
 class Field(NamedTuple):
@@ -34,11 +39,11 @@ class Field(NamedTuple):
 class _Indexer:
     """`array.oindex[…]`, `array.vindex[…]`."""
 
-    def __init__(self, view: View, read: Any) -> None:
+    def __init__(self, view: View, read: Callable[[View, Index], Cells]) -> None:
         self._view = view
         self._read = read
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Index) -> Cells:
         return self._read(self._view, key)
 
 
@@ -153,12 +158,12 @@ class Array(_reduce.Reducible):
         return {name: Field(name, dtype, nullable, tuple(codecs)) for name, dtype, nullable, codecs in self._view.fields()}
 
     @property
-    def fill(self) -> Any:
+    def fill(self) -> Value | None:
         """Fill value of unwritten cells; None if the format has none."""
         return self._view.fill
 
     @property
-    def fill_value(self) -> Any:
+    def fill_value(self) -> Value | None:
         """The same as `fill`, by the name that zarr and h5py have for it."""
         return self._view.fill
 
@@ -168,7 +173,7 @@ class Array(_reduce.Reducible):
         return sum(stored for _, _, stored, _, _ in self._view.chunk_table())
 
     @property
-    def missing(self) -> tuple[Any, ...]:
+    def missing(self) -> tuple[Value, ...]:
         """The values that are declared to mean "missing" (`_FillValue`, `missing_value`, `fill_value`), in the array's dtype."""
         return tuple(self._view.missing)
 
@@ -199,43 +204,47 @@ class Array(_reduce.Reducible):
 
     # Reading
 
-    def __getitem__(self, key: Any) -> Any:
-        if type(key) is str:
+    @overload
+    def __getitem__(self, key: str) -> Array: ...
+    @overload
+    def __getitem__(self, key: Index) -> Cells: ...
+    def __getitem__(self, key: str | Index) -> Array | Cells:
+        if isinstance(key, str):
             return self.select_field(key)
         return self._view.get(key)
 
-    def read(self, key: Any = Ellipsis, *, out: np.ndarray[Any, Any] | None = None) -> Any:
+    def read(self, key: Index = Ellipsis, *, out: Cells | None = None) -> Cells:
         """Reads cells as by indexing, into `out` if it is given: an array with the shape and dtype of the result."""
         return self._view.get(key, out)
 
-    async def read_async(self, key: Any = Ellipsis, *, out: np.ndarray[Any, Any] | None = None) -> Any:
+    async def read_async(self, key: Index = Ellipsis, *, out: Cells | None = None) -> Cells:
         """As `read`, in a thread, while the event loop goes on: `await array.read_async(0)`."""
         import asyncio
 
         return await asyncio.to_thread(self.read, key, out=out)
 
-    def to_dask(self, chunks: Any = None, nbytes: int = BLOCK) -> dask.array.Array:
+    def to_dask(self, chunks: str | int | Sequence[int] | Mapping[str, int] | None = None, nbytes: int = BLOCK) -> dask.array.Array:
         """The cells as a lazy Dask array, in blocks of whole chunks of about `nbytes` unless `chunks` are given."""
         from .dask import from_array
 
         return from_array(self, nbytes, chunks)
 
-    def __setitem__(self, key: Any, values: Any) -> None:
+    def __setitem__(self, key: Index, values: npt.ArrayLike) -> None:
         """Replaces cells of an array whose format has versions (TileDB), as a new version. The container shows it from now on; other arrays
         that were taken from it before do not."""
-        if type(key) is str:
+        if isinstance(key, str):
             raise TypeError("fields are replaced one by one: array[name][...] = values")
         self._container._replace(self, key, values)
 
     @property
-    def oindex(self) -> Any:
+    def oindex(self) -> _Indexer:
         """Orthogonal indexing with lists and masks along each axis."""
         from ._gather import outer
 
         return _Indexer(self._view, outer)
 
     @property
-    def vindex(self) -> Any:
+    def vindex(self) -> _Indexer:
         """Point indexing with lists of positions, one per axis."""
         from ._gather import vector
 
@@ -252,7 +261,11 @@ class Array(_reduce.Reducible):
         """Returns the same selection of another field."""
         return self._container._field(self, name)
 
-    def isel(self, indexers: Mapping[str, Any] | None = None, **kwargs: Any) -> Any:
+    @overload
+    def isel(self, indexers: Mapping[str, int | slice] | None = None, **kwargs: int | slice) -> Array: ...
+    @overload
+    def isel(self, indexers: Mapping[str, int | slice | Many] | None = None, **kwargs: int | slice | Many) -> Array | Cells: ...
+    def isel(self, indexers: Mapping[str, int | slice | Many] | None = None, **kwargs: int | slice | Many) -> Array | Cells:
         """Returns a smaller array by positions along named dimensions: integers and slices. Does not read, except for lists, which
         return the cells."""
         wanted = {**(indexers or {}), **kwargs}
@@ -267,10 +280,15 @@ class Array(_reduce.Reducible):
         if narrowed is None:
             from ._gather import outer
 
-            return outer(self._view, tuple(items))
+            found: Cells = outer(self._view, tuple(items))
+            return found
         return Array(self._container, narrowed)
 
-    def sel(self, indexers: Mapping[str, Any] | None = None, *, method: str | None = None, **kwargs: Any) -> Any:
+    @overload
+    def sel(self, indexers: Mapping[str, One] | None = None, *, method: str | None = None, **kwargs: One) -> Array: ...
+    @overload
+    def sel(self, indexers: Mapping[str, One | Many] | None = None, *, method: str | None = None, **kwargs: One | Many) -> Array | Cells: ...
+    def sel(self, indexers: Mapping[str, One | Many] | None = None, *, method: str | None = None, **kwargs: One | Many) -> Array | Cells:
         """Returns a smaller array by coordinates along named dimensions: one value, a slice with both ends included, or a list.
 
         A partial date (`"2015-07"` for daily coordinates) selects all coordinates within it. `method="nearest"` selects the nearest
@@ -280,13 +298,15 @@ class Array(_reduce.Reducible):
         wanted = {**(indexers or {}), **kwargs}
         if not self._view.countable:
             return self._sel_coordinates(wanted, method)
-        positions, view = {}, self._view
+        positions: dict[str, int | slice | Many] = {}
+        view = self._view
         for dim, item in wanted.items():
             axis = self._axis(dim)
             positions[dim] = found = self._positions(axis, item, method)
             if isinstance(found, slice) and found.stop > view.shape[axis]:
                 view = view.cycle(axis)
-        return Array(self._container, view, self._between).isel(positions)
+        narrowed: Array | Cells = Array(self._container, view, self._between).isel(positions)
+        return narrowed
 
     def _sel_coordinates(self, wanted: Mapping[str, Any], method: str | None) -> Array:
         """Returns a smaller sparse array along dimensions of floats or text, which have no countable positions."""
@@ -358,7 +378,7 @@ class Array(_reduce.Reducible):
         cells = np.ma.asarray(view.masked())
         return _times(view, cells, self.attrs) if view.counts_time else cells
 
-    def filled(self, value: Any) -> np.ndarray[Any, Any]:
+    def filled(self, value: complex | str | bytes | np.generic) -> Cells:
         """Reads all cells, with `value` in place of nulls."""
         cells = self._view.get(Ellipsis)
         return cells.filled(value) if isinstance(cells, np.ma.MaskedArray) else cells
@@ -379,7 +399,7 @@ class Array(_reduce.Reducible):
             raise TypeError("len() of unsized object")
         return self.shape[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Cells]:
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
         # Whole chunks at a time, so that each is decoded once.
@@ -387,14 +407,14 @@ class Array(_reduce.Reducible):
         for start in range(0, self.shape[0], step):
             yield from self._view.get(slice(start, start + step))
 
-    def blocks(self, nbytes: int = BLOCK) -> Iterator[tuple[tuple[slice, ...], Any]]:
+    def blocks(self, nbytes: int = BLOCK) -> Iterator[tuple[tuple[slice, ...], Cells]]:
         """Iterates over boxes of whole chunks of about `nbytes`: their regions and cells."""
         for box in boxes(self.shape, block_shape(self, nbytes)):
             yield box, self._view.get(box)
 
     # Rows
 
-    def cells(self, where: str | None = None, columns: Sequence[str] | None = None, *, sort: bool = True, **dims: Any) -> _rows.Columns:
+    def cells(self, where: str | None = None, columns: Sequence[str] | None = None, *, sort: bool = True, **dims: One) -> _rows.Columns:
         """Reads cells as rows, with columns of coordinates and fields. Supports sparse and dense arrays. After `isel` or `sel`,
         reads only the cells of the selection.
 
@@ -404,17 +424,17 @@ class Array(_reduce.Reducible):
         return _rows.labeled(self, self._view.rows(_rows.asked(self, where, columns, sort, dims)))
 
     def cell_batches(
-        self, where: str | None = None, columns: Sequence[str] | None = None, *, sort: bool = True, **dims: Any
+        self, where: str | None = None, columns: Sequence[str] | None = None, *, sort: bool = True, **dims: One
     ) -> Iterator[_rows.Columns]:
         """As `cells`, in batches within the memory limit."""
         batches = self._view.row_batches(_rows.asked(self, where, columns, sort, dims))
         return (_rows.labeled(self, batch) for batch in batches)
 
-    def to_pandas(self, where: str | None = None, columns: Sequence[str] | None = None, *, sort: bool = True, **dims: Any) -> Any:
+    def to_pandas(self, where: str | None = None, columns: Sequence[str] | None = None, *, sort: bool = True, **dims: One) -> pd.DataFrame:
         """As `cells`, as a pandas data frame."""
         return _rows.to_pandas(self, self.cells(where, columns, sort=sort, **dims))
 
-    def to_arrow(self, where: str | None = None, columns: Sequence[str] | None = None, *, sort: bool = True, **dims: Any) -> Any:
+    def to_arrow(self, where: str | None = None, columns: Sequence[str] | None = None, *, sort: bool = True, **dims: One) -> pa.Table:
         """As `cells`, as a pyarrow table."""
         return _rows.to_arrow(self, self.cells(where, columns, sort=sort, **dims))
 
@@ -429,33 +449,36 @@ class Array(_reduce.Reducible):
 
     # Reducing
 
-    def _ask(self, what: str | Sequence[str], axis: Any, *, keepdims: bool = False, **how: Any) -> list[Any]:
+    def _ask(self, what: str | Sequence[str], axis: Any, *, keepdims: bool = False, stored: bool = False, **how: Any) -> list[Any]:
         asked = _reduce.question(self, what, axis, **how)
-        results = _reduce.answer(asked, self._view.reduce(asked))
+        packed = not stored and not _PACKING.isdisjoint(self._view.attributes())
+        view = self._view.physical() if packed else self._view
+        results = _reduce.answer(asked, view.reduce(asked))
         if keepdims:
             folded = range(self.ndim) if asked["axes"] is None else asked["axes"]
             shape = [1 if i in folded else n for i, n in enumerate(self.shape)]
             results = [np.reshape(result, shape) for result in results]
         return results
 
-    def argmin(self, axis: Any = None, out: Any = _reduce._ABSENT, **how: Any) -> Any:
+    def argmin(self, axis: Axis = None, out: Cells | None = _reduce._ABSENT, **how: Unpack[How]) -> Cells:
         """Position of the first minimum along the axes, row-major; masked without valid cells. `np.argmin` finds the first NaN instead."""
         return self._first("argmin", axis, out, **how)
 
-    def argmax(self, axis: Any = None, out: Any = _reduce._ABSENT, **how: Any) -> Any:
+    def argmax(self, axis: Axis = None, out: Cells | None = _reduce._ABSENT, **how: Unpack[How]) -> Cells:
         """Position of the first maximum along the axes, row-major; masked without valid cells. `np.argmax` finds the first NaN instead."""
         return self._first("argmax", axis, out, **how)
 
-    def _first(self, what: str, axis: Any, out: Any, **how: Any) -> Any:
+    def _first(self, what: str, axis: Axis, out: Cells | None, **how: Any) -> Cells:
         if out is not _reduce._ABSENT and self.dtype.kind in "fc":
             # Called by NumPy, for which NaN is both the least and the greatest number.
-            return getattr(np, what)(np.asarray(self), axis=axis, out=out, **how)
+            found: Cells = getattr(np, what)(np.asarray(self), axis=axis, out=out, **how)
+            return found
         return self._one(what, axis, None, out, **how)
 
     def groupby(self, by: str) -> _reduce.GroupBy:
         """Groups cells by a part of their time, in the calendar of the coordinates: `groupby("time.month").mean()`.
 
-        Parts are `year`, `month`, `season`, `day`, `dayofyear` and `hour`."""
+        Parts are `year`, `month`, `season`, `day`, `dayofyear`, `hour` and `date`, each day of the calendar."""
         return _reduce.GroupBy(self, by)
 
     def rolling(self, window: Mapping[str, int] | None = None, *, center: bool = False, min_periods: int | None = None, **dims: int) -> _reduce.Rolling:
@@ -482,6 +505,12 @@ class Array(_reduce.Reducible):
         return ("tesseral.Array", pinned.token(), index, number, tuple(window), between)
 
     # Representation
+
+    def info(self, file: IO[str] | None = None) -> None:
+        """Prints what is known of the array without reading cells, to `file` or standard output."""
+        from ._show import array_text
+
+        print(array_text(self), file=file)
 
     def __repr__(self) -> str:
         from ._show import array_text

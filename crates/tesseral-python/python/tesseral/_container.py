@@ -21,13 +21,14 @@ from ._storage import Source as Place, absolute, located, resolve, without_secre
 if TYPE_CHECKING:
     import xarray as xr
 
+    from ._types import AsOf, Moment
+
 #: Environment variable with the path of the key file of encrypted arrays.
 KEY_FILE = "TESSERAL_KEY_FILE"
 Source: TypeAlias = "Place | bytes | bytearray | memoryview | IO[bytes]"
-AsOf = "int | str | datetime.datetime | np.datetime64 | tuple[Any, Any] | None"
 
 
-def time_range(as_of: Any) -> tuple[int, int] | None:
+def time_range(as_of: AsOf) -> tuple[int, int] | None:
     """First and last millisecond of an `as_of` argument."""
     if as_of is None:
         return None
@@ -38,7 +39,7 @@ def time_range(as_of: Any) -> tuple[int, int] | None:
     return _native.as_of(_text(as_of))
 
 
-def _text(moment: Any) -> str:
+def _text(moment: Moment) -> str:
     if isinstance(moment, datetime.datetime):
         return str(int(moment.timestamp() * 1000))
     return str(moment)
@@ -203,7 +204,12 @@ class Container(Mapping[str, Array]):
         if not isinstance(name, str):
             raise TypeError(f"array names must be str, not {type(name).__name__}")
         found = self._entries().get(name)
+        if found is None and name.strip("/") in self._variables:
+            return Array(self, self._variables[name.strip("/")])
         if found is None:
+            if (path := name.strip("/")) in self.groups:
+                members = ", ".join(repr(own) for own in self._variables if own.startswith(f"{path}/"))
+                raise NotFoundError(f"{name!r} is a group; its variables: {members or 'none'}; container.group({path!r}) has them by name")
             try:
                 found = (self._source.find(name), 0)
             except NotFoundError as error:
@@ -214,7 +220,7 @@ class Container(Mapping[str, Array]):
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
             return False
-        if name in self._entries():
+        if name in self._entries() or name.strip("/") in self._variables:
             return True
         try:
             self._source.find(name)
@@ -306,6 +312,13 @@ class Container(Mapping[str, Array]):
         found: dict[str, dict[str, Any]] = {path: {} for name in self._variables for path in _paths(name)}
         return {**found, **self._source.groups()}
 
+    def group(self, path: str) -> Group:
+        """A group by its path: its variables and those of the groups inside, by names that are relative to it."""
+        path = path.strip("/")
+        if path and path not in self.groups:
+            raise NotFoundError(f"unknown group {path!r}; available: {', '.join(map(repr, self.groups)) or 'none'}", path=self._url)
+        return Group(self, path)
+
     @property
     def variables(self) -> dict[str, Array]:
         """Every field of every array, coordinates too, by the name of the variable: `group/name` in groups."""
@@ -321,11 +334,12 @@ class Container(Mapping[str, Array]):
         return self._source.history()
 
     @property
-    def details(self) -> Any:
+    def details(self) -> dict[str, Any]:
         """Format-specific details, as in the output of `tet info --json` under the format's id."""
         import json
 
-        return json.loads(self._source.details())
+        found: dict[str, Any] = json.loads(self._source.details())
+        return found
 
     def to_xarray(self, group: str | None = None, **decoding: Any) -> xr.Dataset:
         """The variables of a group, of the root unless one is named, as an xarray Dataset that reads cells when they are needed. Options are
@@ -344,6 +358,13 @@ class Container(Mapping[str, Array]):
         """Raises ChangedError if the file was written since it was opened."""
         if self._stamp is not None and _stamp(self._url) != self._stamp:
             raise ChangedError(f"{self._url} changed since it was opened", path=self._url)
+
+    def info(self, file: IO[str] | None = None) -> None:
+        """Prints variables with their dimensions, units and chunks, then coordinates, attributes and groups, to `file` or standard output.
+        Reads no cells."""
+        from ._show import container_info
+
+        print(container_info(self), file=file)
 
     def close(self) -> None:
         """Releases the file. Arrays that were taken from the container keep it open until they are released themselves."""
@@ -399,6 +420,50 @@ class Container(Mapping[str, Array]):
         return container_html(self)
 
 
+class Group(Mapping[str, Array]):
+    """A group of a container: its variables by name, `inner/name` in groups inside."""
+
+    def __init__(self, container: Container, path: str) -> None:
+        self._container = container
+        self._path = path
+
+    @property
+    def path(self) -> str:
+        """Path of the group; empty for the root."""
+        return self._path
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """Attributes of the group. A copy: changes do not affect the file."""
+        return self._container.groups[self._path] if self._path else self._container.attrs
+
+    @property
+    def groups(self) -> list[str]:
+        """Names of the groups directly inside."""
+        inside = (path.removeprefix(self._prefix) for path in self._container.groups if path.startswith(self._prefix))
+        return sorted({name for name in inside if name and "/" not in name})
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self._path}/" if self._path else ""
+
+    def to_xarray(self, **decoding: Any) -> xr.Dataset:
+        """As `Container.to_xarray`, of this group."""
+        return self._container.to_xarray(self._path or None, **decoding)
+
+    def __getitem__(self, name: str) -> Array:
+        return self._container[f"{self._prefix}{name}"]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.removeprefix(self._prefix) for name in self._container._variables if name.startswith(self._prefix))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return _native.escape(f"<tesseral.Group {self._path!r} of {self._container.url!r}: {', '.join(self) or 'no variables'}>")
+
+
 def _paths(name: str) -> list[str]:
     """The groups that a variable lies in, the outermost first."""
     parts = name.split("/")[:-1]
@@ -429,7 +494,7 @@ def _named(source: Source) -> tuple[Place, bytes | None]:
 
 def open(
     url: Source,
-    as_of: Any = None,
+    as_of: AsOf = None,
     memory_limit: int | None = None,
     key: bytes | str | Callable[[], bytes] | None = None,
     *,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from ._errors import InvalidRequestError
 from ._gather import expand
 from ._storage import Source, located, resolve
 from ._write import write
+
+if TYPE_CHECKING:
+    from ._types import AsOf, Region
 
 Path = Source
 _Column = tuple[np.ndarray[Any, Any], "np.ndarray[Any, Any] | None", "np.ndarray[Any, Any] | None"]
@@ -57,9 +60,9 @@ class Vacuumed:
 
 def append(
     path: Path,
-    data: Any,
+    data: object,
     *,
-    region: Any = None,
+    region: Region = None,
     array: str | None = None,
     timestamp: int | None = None,
     dedup: bool = False,
@@ -281,7 +284,7 @@ def consolidate(
     path: Path,
     part: str = "fragments",
     *,
-    times: Any = None,
+    times: AsOf = None,
     at_least: int = 2,
     at_most: int | None = None,
     max_bytes: int | None = None,

@@ -309,7 +309,7 @@ def _with_missing(cells: np.ndarray[Any, Any]) -> np.dtype[Any]:
     return np.dtype(float) if cells.dtype.kind in "iub" else np.dtype(object) if cells.dtype.kind in "SU" else cells.dtype
 
 
-def from_table(table: Any, dims: str | Sequence[str]) -> Grid:
+def from_table(table: object, dims: str | Sequence[str]) -> Grid:
     """Columns of a table as arrays: the sorted values of the columns `dims` are the coordinates, the other columns arrays over them.
 
     A table is a data frame, an Arrow table, a lazy frame that was collected, or a mapping of columns. Two rows at the same position are an

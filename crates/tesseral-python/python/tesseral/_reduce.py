@@ -10,7 +10,10 @@ import numpy as np
 from ._errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from ._array import Array
+    from ._types import Axis, Cells, How, Quantiles, Unpack
 
 
 #: Default of `out`: not even None was given.
@@ -100,16 +103,19 @@ def answer(asked: Mapping[str, Any], answered: tuple[list[Any], list[list[float]
 
 
 class Reducible:
-    """The statistics of NumPy and xarray, by name; subclasses answer questions."""
+    """The statistics of NumPy and xarray, by name; subclasses answer questions.
+
+    They are those of physical values, as in `tet stat`; `stored=True` takes the stored numbers of packed arrays."""
 
     __slots__ = ()
 
     def _ask(self, what: str | Sequence[str], axis: Any, **how: Any) -> list[Any]:
         raise NotImplementedError
 
-    def _one(self, what: str, axis: Any, dtype: Any = None, out: Any = _ABSENT, keepdims: bool = False, **how: Any) -> Any:
+    def _one(self, what: str, axis: Axis, dtype: npt.DTypeLike | None = None, out: Cells | None = _ABSENT, keepdims: bool = False, **how: Any) -> Cells:
         if out is not _ABSENT:
             how.setdefault("skipna", False)
+        result: Cells
         [result] = self._ask(what, axis, keepdims=keepdims, **how)
         if dtype is not None:
             result = result.astype(dtype)
@@ -120,94 +126,94 @@ class Reducible:
 
     # NumPy's functions pass `out`, also without one: np.mean(array) follows NumPy, where NaN makes the result NaN.
 
-    def sum(self, axis: Any = None, dtype: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
+    def sum(self, axis: Axis = None, dtype: npt.DTypeLike | None = None, out: Cells | None = _ABSENT, **how: Unpack[How]) -> Cells:
         """Exact sum: an integer, or rounded once to float64. `weights` as for `mean`."""
         return self._one("sum", axis, dtype, out, **how)
 
-    def mean(self, axis: Any = None, dtype: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
+    def mean(self, axis: Axis = None, dtype: npt.DTypeLike | None = None, out: Cells | None = _ABSENT, **how: Unpack[How]) -> Cells:
         """Mean as float64, rounded once; NaN without valid cells.
 
         `weights` names a variable along some of the dimensions, or is `"cos(lat)"`: the cosine of coordinates in degrees."""
         return self._one("mean", axis, dtype, out, **how)
 
-    def min(self, axis: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
+    def min(self, axis: Axis = None, out: Cells | None = _ABSENT, **how: Unpack[How]) -> Cells:
         """Minimum; NaN or masked without valid cells."""
         return self._one("min", axis, None, out, **how)
 
-    def max(self, axis: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
+    def max(self, axis: Axis = None, out: Cells | None = _ABSENT, **how: Unpack[How]) -> Cells:
         """Maximum; NaN or masked without valid cells."""
         return self._one("max", axis, None, out, **how)
 
-    def std(self, axis: Any = None, dtype: Any = None, out: Any = _ABSENT, *, ddof: float = 0, **how: Any) -> Any:
+    def std(self, axis: Axis = None, dtype: npt.DTypeLike | None = None, out: Cells | None = _ABSENT, *, ddof: float = 0, **how: Unpack[How]) -> Cells:
         """Standard deviation as float64, rounded once; NaN without valid cells. `weights` as for `mean`, with `ddof=0`."""
         return self._one("std", axis, dtype, out, ddof=ddof, **how)
 
-    def var(self, axis: Any = None, dtype: Any = None, out: Any = _ABSENT, *, ddof: float = 0, **how: Any) -> Any:
+    def var(self, axis: Axis = None, dtype: npt.DTypeLike | None = None, out: Cells | None = _ABSENT, *, ddof: float = 0, **how: Unpack[How]) -> Cells:
         """Variance as float64, rounded once; NaN without valid cells. `weights` as for `mean`, with `ddof=0`."""
         return self._one("var", axis, dtype, out, ddof=ddof, **how)
 
-    def cov(self, other: str, axis: Any = None, *, ddof: float = 0, **how: Any) -> Any:
+    def cov(self, other: str, axis: Axis = None, *, ddof: float = 0, **how: Unpack[How]) -> Cells:
         """Covariance with another variable of the container over the same dimensions, rounded once, over the cells at which both have a
         value. `ddof` is 0 as for `var`; `xarray.cov` and `numpy.cov` have 1."""
         return self._one("cov", axis, other=other, ddof=ddof, **how)
 
-    def corr(self, other: str, axis: Any = None, **how: Any) -> Any:
+    def corr(self, other: str, axis: Axis = None, **how: Unpack[How]) -> Cells:
         """Correlation with another variable, as for `cov`, within one unit in the last place; NaN if one of them is constant."""
         return self._one("corr", axis, other=other, **how)
 
-    def prod(self, axis: Any = None, dtype: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
+    def prod(self, axis: Axis = None, dtype: npt.DTypeLike | None = None, out: Cells | None = _ABSENT, **how: Unpack[How]) -> Cells:
         """Product: an integer while it has at most 128 bits, otherwise float64, rounded once."""
         return self._one("product", axis, dtype, out, **how)
 
-    def count(self, axis: Any = None, **how: Any) -> Any:
+    def count(self, axis: Axis = None, **how: Unpack[How]) -> Cells:
         """Number of cells that are neither null, nor the declared missing value, nor NaN."""
         return self._one("count", axis, **how)
 
-    def any(self, axis: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
+    def any(self, axis: Axis = None, out: Cells | None = _ABSENT, **how: Unpack[How]) -> Cells:
         """Whether any value differs from 0."""
         return self._one("any", axis, None, out, **how)
 
-    def all(self, axis: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
+    def all(self, axis: Axis = None, out: Cells | None = _ABSENT, **how: Unpack[How]) -> Cells:
         """Whether all values differ from 0."""
         return self._one("all", axis, None, out, **how)
 
-    def argmin(self, axis: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
+    def argmin(self, axis: Axis = None, out: Cells | None = _ABSENT, **how: Unpack[How]) -> Cells:
         """Position of the first minimum along the axes, row-major; masked without valid cells."""
         return self._one("argmin", axis, None, out, **how)
 
-    def argmax(self, axis: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
+    def argmax(self, axis: Axis = None, out: Cells | None = _ABSENT, **how: Unpack[How]) -> Cells:
         """Position of the first maximum along the axes, row-major; masked without valid cells."""
         return self._one("argmax", axis, None, out, **how)
 
-    def first(self, axis: Any = None, **how: Any) -> Any:
+    def first(self, axis: Axis = None, **how: Unpack[How]) -> Cells:
         """First value."""
         return self._one("first", axis, **how)
 
-    def last(self, axis: Any = None, **how: Any) -> Any:
+    def last(self, axis: Axis = None, **how: Unpack[How]) -> Cells:
         """Last value."""
         return self._one("last", axis, **how)
 
-    def mode(self, axis: Any = None, **how: Any) -> Any:
+    def mode(self, axis: Axis = None, **how: Unpack[How]) -> Cells:
         """Most frequent value, the smallest of several."""
         return self._one("mode", axis, **how)
 
-    def median(self, axis: Any = None, out: Any = _ABSENT, **how: Any) -> Any:
+    def median(self, axis: Axis = None, out: Cells | None = _ABSENT, **how: Unpack[How]) -> Cells:
         """Median as float64. `sketch=0.01` approximates it in little memory, with at most this relative error. `weights` as for
         `mean`: by the effective number of values, as in xarray."""
         return self._one("median", axis, None, out, **how)
 
-    def quantile(self, q: Any, axis: Any = None, **how: Any) -> Any:
+    def quantile(self, q: Quantiles, axis: Axis = None, **how: Unpack[How]) -> Cells:
         """Quantiles from 0 to 1 by linear interpolation, along a new first axis if `q` is a list. `sketch` as for `median`."""
         found = self._ask("quantile", axis, q=q, **how)
         return np.stack(found) if np.ndim(q) else found[0]
 
-    def histogram(self, bins: int = 10, range: tuple[float, float] | None = None, axis: Any = None, **how: Any) -> Histogram:
+    def histogram(self, bins: int = 10, range: tuple[float, float] | None = None, axis: Axis = None, **how: Unpack[How]) -> Histogram:
         """Counts in equal bins and their edges. Values outside of `range` are left out; by default it is that of all values."""
         [found] = self._ask("histogram", axis, bins=bins, range=range, **how)
         assert isinstance(found, Histogram)
         return found
 
-    def statistics(self, *names: str, axis: Any = None, **how: Any) -> dict[str, Any]:
+    def statistics(self, *names: str, axis: Axis = None, **how: Unpack[How]) -> dict[str, Cells]:
         """Several statistics of one pass over the cells, by name: `statistics("mean", "std", axis="time")`."""
         return dict(zip(names, self._ask(names, axis, **how)))
 
@@ -224,8 +230,8 @@ class GroupBy(Reducible):
         question(array, "count", by=by)
 
     @property
-    def labels(self) -> list[Any]:
-        """The groups, in the order of the answers: numbers, or the names of seasons."""
+    def labels(self) -> list[int] | list[str]:
+        """The groups, in the order of the answers: numbers, or the names of seasons and dates."""
         return self._array._view.groups(question(self._array, "count", by=self._by))
 
     def _ask(self, what: str | Sequence[str], axis: Any, *, keepdims: bool = False, **how: Any) -> list[Any]:

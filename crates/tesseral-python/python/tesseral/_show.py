@@ -36,6 +36,10 @@ def _facts(array: Array) -> list[tuple[str, str]]:
     elif array.chunks is not None:
         facts.append(("chunks", " × ".join(map(str, array.chunks)) or "one"))
     facts.append(("codecs", ", ".join(array.codecs) or "raw"))
+    packing = {name: array.attrs.get(name) for name in ("scale_factor", "add_offset") if name in array.attrs}
+    if packing:
+        unpacked = "cells" + "".join(f" {sign} {packing[name]}" for name, sign in (("scale_factor", "×"), ("add_offset", "+")) if name in packing)
+        facts.append(("packed", f"{unpacked}: decoded() and statistics have physical values, [...] stored ones"))
     if array.fill is not None:
         facts.append(("fill", str(array.fill)))
     if array.coords:
@@ -77,6 +81,47 @@ def _line(container: Container, name: str) -> str:
     except Exception as error:
         return f"{name:16} {error}".splitlines()[0]
     return f"{name:16} {array.dtype_name:10} ({_dims(array)})"
+
+
+def _column(rows: list[list[str]]) -> list[str]:
+    """Rows with aligned columns."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
+    return ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+
+
+def _ends(array: Array) -> str:
+    """The first and the last coordinate of an index coordinate."""
+    found = array.coords.get(array.dims[0]) if len(array.dims) == 1 else None
+    return f"{found[0]} … {found[-1]}" if found is not None and len(found) else ""
+
+
+def container_info(container: Container) -> str:
+    """Variables with their dimensions, units and chunks; coordinates; attributes."""
+    data, coordinates, failed = [], [], []
+    for name, view in container._variables.items():
+        from ._array import Array
+
+        array = Array(container, view)
+        try:
+            attrs = array.attrs
+            described = str(attrs.get("long_name") or attrs.get("standard_name") or "")
+            row = [safe(name), array.dtype_name, f"({_dims(array)})", safe(attrs.get("units", ""))]
+            if array.role == "index":
+                coordinates.append([*row, safe(_ends(array)), safe(described)])
+            else:
+                chunks = "×".join(map(str, array.chunks)) if array.chunks else "sparse" if array.sparse else "one chunk"
+                data.append([*row, f"{chunks} {'+'.join(array.codecs) or 'raw'}", safe(described)])
+        except Exception as error:
+            failed.append(f"  {safe(name)}: {safe(error)}".splitlines()[0])
+    lines = [safe(f"{container.url}: {container.format}, {len(container._variables)} variables")]
+    for title, rows in (("variables:", data), ("coordinates:", coordinates)):
+        lines += [title, *_column(rows)] if rows else []
+    lines += ["not readable:", *failed] if failed else []
+    groups = [path for path in container.groups if path]
+    lines += ["groups:", *(f"  {safe(path)}" for path in groups)] if groups else []
+    own = list(container.attrs.items())
+    lines += ["attributes:", *(safe(f"  {name}: {value}")[:160] for name, value in own)] if own else []
+    return "\n".join(lines)
 
 
 def _picture(array: Array) -> str:

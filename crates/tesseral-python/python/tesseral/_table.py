@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,15 +13,18 @@ from ._errors import InvalidRequestError, TesseralError
 from ._storage import Source, resolve
 from ._write import declared
 
+if TYPE_CHECKING:
+    from ._types import Codec
+
 
 def write_cells(
     path: Source,
-    data: Any,
+    data: object,
     dims: str | Sequence[str],
     *,
     domain: Mapping[str, tuple[Any, Any]] | None = None,
     tile: Mapping[str, Any] | None = None,
-    codec: Any = None,
+    codec: Codec | Mapping[str, Codec] = None,
     duplicates: bool = False,
     capacity: int | None = None,
     timestamp: int | None = None,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _native
 from ._container import time_range
 from ._storage import Source, located, resolve
+
+if TYPE_CHECKING:
+    from ._types import AsOf
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def verify(
     path: Source,
     *,
     deep: bool = False,
-    as_of: Any = None,
+    as_of: AsOf = None,
     key: bytes | None = None,
     memory_limit: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -186,7 +189,7 @@ def convert(
     max_abs_error: float | None = None,
     overwrite: bool = False,
     durability: str = "full",
-    as_of: Any = None,
+    as_of: AsOf = None,
     key: bytes | None = None,
     memory_limit: int | None = None,
     storage_options: Mapping[str, Any] | None = None,

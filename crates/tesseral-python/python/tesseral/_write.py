@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -18,7 +18,11 @@ from ._errors import InvalidRequestError, UnsupportedError
 from ._gather import expand
 from ._storage import Source, absolute, located, resolve
 
-Codec = "str | Sequence[str | tuple[str, Mapping[str, Any]]] | None"
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ._types import Chunks, Codec, Index, Value
+
 _CHUNK = 4 << 20
 
 
@@ -78,8 +82,8 @@ class WritableArray:
         name: str,
         shape: tuple[int, ...],
         chunks: tuple[int, ...],
-        dtype: Any,
-        codec: Any = None,
+        dtype: npt.DTypeLike,
+        codec: Codec = None,
     ) -> None:
         self._session = session
         self._number = number
@@ -120,7 +124,7 @@ class WritableArray:
                 region.append((at % extent, at % extent + 1))
         return region
 
-    def __setitem__(self, key: Any, values: Any) -> None:
+    def __setitem__(self, key: Index, values: npt.ArrayLike) -> None:
         if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
             raise InvalidRequestError("masked values require a `fill` value", array=self.name)
         region = self._region(key)
@@ -239,16 +243,16 @@ class Session:
         self,
         name: str,
         shape: Sequence[int] | None = None,
-        dtype: Any = None,
+        dtype: npt.DTypeLike | None = None,
         *,
-        values: Any = None,
+        values: npt.ArrayLike | None = None,
         role: str | None = None,
         dims: Sequence[str] | None = None,
         coords: Mapping[str, Any] | None = None,
         attrs: Mapping[str, Any] | None = None,
-        chunks: Any = None,
-        codec: Any = None,
-        fill: Any = None,
+        chunks: Chunks = None,
+        codec: Codec = None,
+        fill: Value | None = None,
     ) -> WritableArray:
         """Creates an array. Create all arrays before writing the first cells.
 
@@ -348,7 +352,7 @@ class Session:
     def __enter__(self) -> Session:
         return self
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if kind is None:
             self.commit()
         else:
@@ -386,11 +390,11 @@ def create(
     statistics: bool | None = None,
     durability: str = "full",
     storage_options: Mapping[str, Any] | None = None,
-    **options: Any,
+    **options: object,
 ) -> Session: ...
 @overload
-def create(path: Source, format: Mapping[str, Any], *, overwrite: bool = False, **options: Any) -> None: ...
-def create(path: Source, format: Any = "", *, overwrite: bool = False, **options: Any) -> Session | None:
+def create(path: Source, format: Mapping[str, Any], *, overwrite: bool = False, **options: object) -> None: ...
+def create(path: Source, format: str | Mapping[str, Any] = "", *, overwrite: bool = False, **options: object) -> Session | None:
     """Creates a container, to be used in `with`. The format is given by the file extension unless it is named: `tet`, `tensogram`,
     `tiledb`.
 
@@ -403,11 +407,12 @@ def create(path: Source, format: Any = "", *, overwrite: bool = False, **options
     "codecs", "enumeration"}], "sparse", "duplicates", "capacity", "cell_order", "tile_order", "coordinates", "offsets", "validity"}`; `dims` and
     `fields` are required. `labels` of a dimension are `[{"name", "dtype", "order"}]`; `append(path, values, array=name)` fills them.
     """
+    given: dict[str, Any] = dict(options)
     if isinstance(format, Mapping):
-        storage = options.pop("storage_options", None)
-        declared(path, format, overwrite, options, storage).commit()
+        storage = given.pop("storage_options", None)
+        declared(path, format, overwrite, given, storage).commit()
         return None
-    return Session(path, format, overwrite=overwrite, **options)
+    return Session(path, format, overwrite=overwrite, **given)
 
 
 def declared(
@@ -444,20 +449,20 @@ def _per_array(option: Any, name: str, names: Sequence[str]) -> Any:
 
 def write(
     path: Source,
-    data: Any,
+    data: object,
     *,
-    dims: Any = None,
+    dims: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
     coords: Mapping[str, Any] | None = None,
     attrs: Mapping[str, Any] | None = None,
-    chunks: Any = None,
-    codec: Any = None,
-    fill: Any = None,
+    chunks: Chunks | Mapping[str, Chunks] = None,
+    codec: Codec | Mapping[str, Codec] = None,
+    fill: Value | Mapping[str, Value | None] | None = None,
     format: str = "",
     overwrite: bool = False,
     digests: bool = True,
     statistics: bool | None = None,
     durability: str = "full",
-    **options: Any,
+    **options: object,
 ) -> None:
     """Writes arrays, given by name, to a new container.
 
@@ -469,17 +474,18 @@ def write(
     if hasattr(data, "data_vars"):
         from . import xarray
 
-        options |= {"chunks": chunks, "codec": codec, "fill": fill, "overwrite": overwrite, "digests": digests}
-        options |= {"statistics": statistics, "durability": durability}
-        xarray.write(data.assign_attrs(attrs or {}), path, format, **options)
+        dataset: Any = data
+        passed: dict[str, Any] = {**options, "chunks": chunks, "codec": codec, "fill": fill, "overwrite": overwrite}
+        passed |= {"digests": digests, "statistics": statistics, "durability": durability}
+        xarray.write(dataset.assign_attrs(attrs or {}), path, format, **passed)
         return
     if not isinstance(data, Mapping):
         stem = os.path.basename(resolve(path)[0].rstrip("/")).split(".")[0]
         data, attrs = {stem: data}, {stem: dict(attrs or {})}
     names = list(data)
     whole = {key: value for key, value in (attrs or {}).items() if not (key in names and isinstance(value, Mapping))}
-    options |= {"digests": digests, "statistics": statistics, "durability": durability}
-    with create(path, format, overwrite=overwrite, **options) as session:
+    own: dict[str, Any] = {**options, "digests": digests, "statistics": statistics, "durability": durability}
+    with create(path, format, overwrite=overwrite, **own) as session:
         declared = []
         spread = session.spread_attrs(whole)
         for name in names:
