@@ -35,7 +35,7 @@ def test_pyright_accepts_programs_of_users(tmp_path):
     """The package `basedpyright` is pyright with its JavaScript runtime in the wheel."""
     for name in ("typed_user.py", "typed_wrong.py"):
         shutil.copy(HERE / name, tmp_path / name)
-    settings = {"typeCheckingMode": "strict", "venvPath": str(Path(sys.prefix).parent), "venv": Path(sys.prefix).name}
+    settings = {"typeCheckingMode": "strict", "venvPath": str(Path(sys.prefix).parent), "venv": Path(sys.prefix).name, "extraPaths": [str(FOLDER.parent)]}
     found = {}
     for name in ("typed_user.py", "typed_wrong.py"):
         (tmp_path / "pyrightconfig.json").write_text(json.dumps({**settings, "include": [name]}))
