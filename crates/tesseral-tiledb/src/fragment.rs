@@ -1,6 +1,7 @@
 //! One fragment: its footer is read first, other metadata on demand.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use tesseral_core::{Advice, Error, Result, Scalar};
@@ -77,6 +78,23 @@ pub(crate) struct MetadataEnd {
     len: u64,
     /// Digests of the fragment, if it has any.
     digests: Option<Arc<DigestTable>>,
+    /// Last bytes of the file, if they were read over a network with the footer: of most fragments, all lists of their tiles.
+    tail: Bytes,
+}
+
+impl MetadataEnd {
+    /// Bytes in front of the footer, if they were read with it.
+    fn held(&self, range: &Range<u64>) -> Option<Bytes> {
+        let first = self.len.checked_sub(self.tail.len() as u64)?;
+        let at = |n: u64| usize::try_from(n.checked_sub(first)?).ok();
+        let (from, to) = (at(range.start)?, at(range.end)?);
+        (from <= to && to <= self.tail.len()).then(|| self.tail.slice(from..to))
+    }
+
+    /// Bytes of the metadata file, read unless they are held.
+    fn read(&self, reader: &MetadataLoader, object: &str, range: Range<u64>) -> Result<Bytes> {
+        self.held(&range).map_or_else(|| reader.store.read(object, range), Ok)
+    }
 }
 
 /// Digests of the tiles of one data file.
@@ -118,7 +136,7 @@ pub(crate) fn read_footers<'a>(
             // The whole file is one generic tile.
             ..3 => reader.object(object).map(|(bytes, _)| FooterBytes {
                 bytes: bytes.into(),
-                own: Some(MetadataEnd { footer_at: 0, len: end.len, digests: None }),
+                own: Some(MetadataEnd { footer_at: 0, len: end.len, digests: None, tail: Bytes::new() }),
             }),
             _ => footer_of(reader, object, end.len, &end.bytes, implied(f)),
         };
@@ -188,7 +206,8 @@ fn footer_of(
         }
         false => None,
     };
-    Ok(FooterBytes { bytes: footer, own: Some(MetadataEnd { footer_at: start, len, digests }) })
+    let tail = if reader.waits() { bytes.clone() } else { Bytes::new() };
+    Ok(FooterBytes { bytes: footer, own: Some(MetadataEnd { footer_at: start, len, digests, tail }) })
 }
 
 /// File name of an attribute or dimension, without its ending: numbered since version 9, before that by name.
@@ -324,7 +343,7 @@ impl Fragment {
         let footer_at = len.checked_sub(8).and_then(|n| n.checked_sub(self.footer_len)).ok_or_else(|| {
             Error::truncated("the footer", reader.store.describe(&object), 0, self.footer_len, len)
         })?;
-        Ok(self.own.get_or_init(|| MetadataEnd { footer_at, len, digests: None }))
+        Ok(self.own.get_or_init(|| MetadataEnd { footer_at, len, digests: None, tail: Bytes::new() }))
     }
 
     /// Returns whether bytes equal its footer.
@@ -379,7 +398,7 @@ impl Fragment {
     /// Stored bytes of the digests of a data file.
     fn digest_bytes(&self, reader: &MetadataLoader, row: &FileRow) -> Result<Bytes> {
         reader.limits.check_metadata(row.list.end - row.list.start)?;
-        reader.store.read(&self.metadata_object(), row.list.clone())
+        self.own(reader)?.read(reader, &self.metadata_object(), row.list.clone())
     }
 
     /// Loads the tile offsets and digests of slots from a store across a network: all that is not loaded is named in one round.
@@ -513,7 +532,7 @@ impl Fragment {
             let detail = format!("section offset {offset} exceeds {last}");
             return Err(Error::corrupt("the footer", reader.store.describe(&object), own.footer_at, detail));
         }
-        let bytes = reader.store.read(&object, offset..end)?;
+        let bytes = own.read(reader, &object, offset..end)?;
         let described = reader.store.describe(&object);
         if let Some(table) = &own.digests {
             let number = self.footer.offsets().filter(|o| *o < offset).collect::<BTreeSet<_>>().len();

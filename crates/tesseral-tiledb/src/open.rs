@@ -183,8 +183,8 @@ impl ArrayListing {
         reader: &MetadataLoader,
         each: &mut dyn FnMut(Vec<Fragment>) -> Result<()>,
     ) -> Result<()> {
-        // One fragment's footer is read faster by itself.
-        let mut footers = if self.visible.len() > 1 { self.footers(reader)? } else { HashMap::new() };
+        let mut footers =
+            if self.visible.len() > few(reader) { self.footers(reader)? } else { HashMap::new() };
         let mut waiting = false;
         for some in self.visible.chunks(TOGETHER) {
             let own: Vec<&FragmentEntry> = some.iter().filter(|e| !footers.contains_key(&e.name)).collect();
@@ -331,6 +331,12 @@ impl ArrayListing {
     }
 }
 
+/// Number of fragments whose own footers are read even if there are consolidated ones. One is read faster by itself. Over a network,
+/// some more are read in the same round, with the lists of their tiles, which a first read would request otherwise.
+fn few(reader: &MetadataLoader) -> usize {
+    if reader.waits() { 64 } else { 1 }
+}
+
 /// Objects of consolidated footers.
 fn consolidated_objects(reader: &MetadataLoader, prefix: &str) -> Result<Vec<String>> {
     let folder = join(prefix, "__fragment_meta");
@@ -419,7 +425,8 @@ impl TileDbContainer {
             if fragments.len() > crate::portion::KEPT {
                 return Ok(None);
             }
-            if Rounds::later(consolidated_objects(rounds, ""))?.is_some_and(|objects| objects.is_empty()) {
+            let consolidated = Rounds::later(consolidated_objects(rounds, ""))?;
+            if fragments.len() <= few(rounds) || consolidated.is_some_and(|objects| objects.is_empty()) {
                 Rounds::later(fragment::read_footers(rounds, &fragments, None))?;
             }
         }
