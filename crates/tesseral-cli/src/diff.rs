@@ -63,14 +63,19 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
 
 /// A source, or its state at the time after the last `@`, unless the whole path exists.
 fn open(context: &Context, source: &Path, meter: &Meter) -> CliResult<Container> {
-    if !source.exists()
-        && let Some((path, moment)) = source.to_str().and_then(|text| text.rsplit_once('@'))
-        && Path::new(path).exists()
-    {
-        let at = context.at(moment);
-        return at.open(Path::new(path), meter);
+    match context.open(source, meter) {
+        Err(failure) if failure.is_not_found() => {
+            let Some((path, moment)) = source.to_str().and_then(|text| text.rsplit_once('@')) else {
+                return Err(failure);
+            };
+            // Of two sources that are not there, the whole one was asked for.
+            if context.open(Path::new(path), meter).is_err_and(|other| other.is_not_found()) {
+                return Err(failure);
+            }
+            context.at(moment).open(Path::new(path), meter)
+        }
+        other => other,
     }
-    context.open(source, meter)
 }
 
 fn report_text(found: &Difference) -> String {

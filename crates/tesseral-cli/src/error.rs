@@ -51,9 +51,15 @@ pub(crate) struct CliError {
     opening: bool,
 }
 
+impl From<Error> for CliError {
+    fn from(error: Error) -> Self {
+        Self { error, opening: false }
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::Error(Box::new(CliError { error, opening: false }))
+        Self::Error(Box::new(error.into()))
     }
 }
 
@@ -66,6 +72,11 @@ impl Failure {
     /// Returns whether the source changed so that reopening can succeed.
     pub(crate) fn is_stale(&self) -> bool {
         matches!(self, Self::Error(failure) if matches!(failure.error.kind(), ErrorKind::Stale { .. }))
+    }
+
+    /// Returns whether the source does not exist.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Error(failure) if matches!(failure.error.kind(), ErrorKind::NotFound { .. }))
     }
 
     /// Converts to a library error.

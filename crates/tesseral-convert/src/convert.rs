@@ -146,7 +146,8 @@ pub(crate) fn run(
     // A conversion can replace its own source.
     let output = Output::dataset(target, format.capabilities().folder).overwrite(overwrite).in_place();
     let output = output.durability(options.durability);
-    let staged = output.source(source.location()).storage(options.storage.clone()).stage()?;
+    let output = output.source(source.location()).storage(options.storage.clone());
+    let staged = output.canceled_by(&options.execution.cancel).stage()?;
     let execution = within(&plan, options)?;
     report.digest = provenance::digest(&**source.inner().store())?;
     let history = provenance::history(source, op, report.digest.clone(), options);
@@ -158,7 +159,8 @@ pub(crate) fn run(
         session.keep(journal);
         kept
     });
-    let outcome = move_cells(&plan, &session, &ids, &execution, target, &mut report)
+    let beside = staged.path().to_path_buf();
+    let outcome = move_cells(&plan, &session, &ids, &execution, &beside, &mut report)
         .and_then(|()| session.commit())
         .and_then(|()| finish(&plan, staged, execution, options, &mut report));
     if let Some(kept) = kept {
@@ -191,12 +193,12 @@ fn move_cells(
     session: &WriteSession,
     ids: &[usize],
     execution: &Options,
-    target: &Path,
+    staged: &Path,
     report: &mut Converted,
 ) -> Result<()> {
     let (grids, rest) = ids.split_at(plan.arrays.len());
     for (planned, id) in plan.arrays.iter().zip(grids) {
-        transfer(session, *id, &planned.feed, &planned.rechunk, || scratch(target))?;
+        transfer(session, *id, &planned.feed, &planned.rechunk, || scratch(staged))?;
     }
     let (cells, mut rest) = rest.split_at(plan.cells.len());
     let shown = report.arrays.iter_mut().skip(plan.arrays.len());
@@ -263,9 +265,9 @@ fn within(plan: &ConvertPlan, options: &ConvertOptions) -> Result<Options> {
     if plan.threads < execution.threads() { execution.with_threads(plan.threads) } else { Ok(execution) }
 }
 
-/// An unnamed temporary file next to the target, removed when the process ends.
-fn scratch(target: &Path) -> Result<std::fs::File> {
-    let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+/// An unnamed temporary file next to the unpublished output, removed when the process ends.
+fn scratch(staged: &Path) -> Result<std::fs::File> {
+    let folder = staged.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     tempfile::tempfile_in(folder)
         .map_err(|e| Error::io("create a scratch file in", folder.display().to_string(), e))
 }

@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use tesseral_core::{Advice, Error, Result};
-use tesseral_store::{Overwrite, Store};
+use tesseral_store::{Location, Overwrite, Store};
 
 use super::execution;
 use super::outcome::Written;
@@ -16,9 +16,17 @@ const PIECE: u64 = 8 << 20;
 
 /// Checks that a file is in the folder of the source or an allowed one. Relative paths begin at the source.
 pub(super) fn target(plan: &Plan, key: &str, path: &str) -> Result<PathBuf> {
-    let source = std::path::absolute(&plan.source)
-        .map_err(|e| Error::io("resolve", plan.source.display().to_string(), e))?;
-    let home = source.parent().unwrap_or(&source).to_path_buf();
+    let resolve = |path: &Path| {
+        std::path::absolute(path).map_err(|e| Error::io("resolve", path.display().to_string(), e))
+    };
+    let home = match Location::parse(&plan.source)? {
+        Location::Path(source) => {
+            let source = resolve(&source)?;
+            source.parent().unwrap_or(&source).to_path_buf()
+        }
+        // Files of this machine are not beside a URL.
+        Location::Url(_) => resolve(Path::new("."))?,
+    };
     let wanted = plain(&home.join(path));
     let allowed = plan.settings.allow.iter().filter_map(|root| std::path::absolute(root).ok());
     let mut roots = std::iter::once(home).chain(allowed);

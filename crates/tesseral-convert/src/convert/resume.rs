@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tesseral_core::{Error, ErrorKind, Result};
 use tesseral_engine::Journal;
-use tesseral_store::StagedPath;
+use tesseral_store::{Location, StagedPath};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::options::{ConvertOptions, Resume};
@@ -28,7 +28,7 @@ impl ConversionJournal {
     /// Opens the journal of a conversion, if it is worth one. `staged` is the temporary path of the output.
     ///
     /// # Errors
-    /// `Io`.
+    /// `Unsupported` if one is requested for an output in an object store, which is not uploaded in parts of a conversion; `Io`.
     pub(crate) fn begin(
         source: &Container,
         digest: &str,
@@ -37,6 +37,14 @@ impl ConversionJournal {
         staged: &StagedPath,
         options: &ConvertOptions,
     ) -> Result<Option<(Self, Journal)>> {
+        let location = Location::parse(target)?;
+        let Some(target) = location.path() else {
+            return match options.resume {
+                Resume::Always => Err(Error::unsupported(format!("resuming a conversion to {location}"))
+                    .hint("convert to a path of this machine, and copy it afterwards")),
+                Resume::Never | Resume::Large => Ok(None),
+            };
+        };
         let key = key(source, digest, plan);
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let path = target.with_file_name(format!(".tesseral-{name}.{:016x}.resume", key as u64));
