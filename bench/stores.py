@@ -224,7 +224,35 @@ def cases(endpoint):
         found["zarr with obstore"] = lambda: measured(opened_zarr, lambda array: array[:])
     except ImportError as error:
         print(f"left out: {error}")
+    try:
+        import icechunk
+        import zarr
+
+        def opened_icechunk():
+            settings = {"access_key_id": "x", "secret_access_key": "x", "endpoint_url": endpoint, "region": "us-east-1"}
+            storage = icechunk.s3_storage(bucket="b", prefix="cube.ice", allow_http=True, force_path_style=True, **settings)
+            session = icechunk.Repository.open(storage).readonly_session("main")
+            return zarr.open_group(session.store, mode="r")["cube"]
+
+        found["icechunk"] = lambda: measured(opened_icechunk, lambda array: array[:])
+    except ImportError as error:
+        print(f"left out: {error}")
     return found
+
+
+def write_icechunk(cube):
+    """Writes the cube with the same chunks, without a codec."""
+    try:
+        import icechunk
+        import zarr
+    except ImportError:
+        return
+    repository = icechunk.Repository.create(icechunk.local_filesystem_storage("cube.ice"))
+    session = repository.writable_session("main")
+    group = zarr.group(session.store)
+    array = group.create_array("cube", shape=SHAPE, chunks=CHUNK, dtype=cube.dtype, compressors=None)
+    array[:] = cube
+    session.commit("cube")
 
 
 def main():
@@ -252,6 +280,7 @@ def main():
         chunks = ",".join(map(str, CHUNK))
         for name in ("cube.tet", "cube.tdb", "cube.zarr"):
             subprocess.run([tet, "convert", "cube.npy", name, "--chunk", chunks, "--codec", "raw"], check=True)
+        write_icechunk(np.load("cube.npy"))
         limits = ["--latency", str(given.latency), "--rate", str(given.rate)]
         server = subprocess.Popen([sys.executable, script, "--serve", folder, str(port), *limits])
         while True:
