@@ -1,5 +1,6 @@
 """Object stores under stress: faults of servers and connections, killed writers, large objects, caches, numbers of requests."""
 
+import hashlib
 import http.server
 import json
 import os
@@ -8,8 +9,10 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
+import urllib.parse
 
 import numpy as np
 import pytest
@@ -105,7 +108,7 @@ class Server(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(content)))
             return self.end_headers()
         body = content[start:end]
-        slow = kind.fault == "trickle" and number % 3 == 2
+        slow = kind.fault == "trickle" and number % 3 == 2 or kind.fault == "loris"
         if kind.fault in ("cut", "reset") and number % 2 or slow:
             self.send_response(status)
             for name, value in headers.items():
@@ -116,7 +119,7 @@ class Server(http.server.BaseHTTPRequestHandler):
             self.wfile.flush()
             if slow:
                 # A byte now and then, for longer than the client waits.
-                for byte in body[len(body) // 2 :][:40]:
+                for byte in body[len(body) // 2 :][: 40 if kind.fault == "trickle" else 600]:
                     time.sleep(0.1)
                     self.wfile.write(bytes([byte]))
             self.close_connection = True
@@ -554,3 +557,370 @@ def test_certificates_of_an_own_authority_are_accepted(tls, cube):
     url, authority = tls
     done = run("cat", url, "--raw", env={**os.environ, "SSL_CERT_FILE": str(authority), "NO_PROXY": "localhost"})
     assert (done.returncode, done.stdout == cube.tobytes()) == (0, True), done.stderr
+
+
+class Google(http.server.BaseHTTPRequestHandler):
+    """Answers as Google Cloud Storage does to its XML interface: generations, conditions, listings, uploads in parts."""
+
+    protocol_version = "HTTP/1.1"
+    objects: dict = {}
+    uploads: dict = {}
+    asked: list = []
+
+    def log_message(self, *arguments):
+        pass
+
+    def answer(self, status, body=b"", headers=()):
+        self.send_response(status)
+        for name, value in dict(headers).items():
+            self.send_header(name, value)
+        if "Content-Length" not in dict(headers):
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def refuse(self, status, code):
+        self.answer(status, f"<?xml version='1.0' encoding='UTF-8'?><Error><Code>{code}</Code></Error>".encode())
+
+    def described(self, generation, content):
+        return {
+            "ETag": f'"{hashlib.md5(content).hexdigest()}"',
+            "x-goog-generation": str(generation),
+            "x-goog-metageneration": "1",
+            "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT",
+        }
+
+    def handle_any(self):
+        kind = type(self)
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        path, _, text = self.path.partition("?")
+        name = urllib.parse.unquote(path).removeprefix("/bucket").removeprefix("/")
+        query = dict(urllib.parse.parse_qsl(text, keep_blank_values=True))
+        with kind.lock:
+            kind.asked.append((self.command, name, self.headers.get("x-goog-if-generation-match")))
+            if self.headers.get("Authorization") != "Bearer a-token":
+                return self.refuse(401, "AuthenticationRequired")
+            if self.command == "GET" and not name:
+                return self.listing(query)
+            if self.command == "POST" and "uploads" in query:
+                number = f"upload-{len(kind.uploads)}"
+                kind.uploads[number] = {}
+                return self.answer(200, f"<InitiateMultipartUploadResult><UploadId>{number}</UploadId></InitiateMultipartUploadResult>".encode())
+            if self.command == "POST":
+                parts = kind.uploads.pop(query["uploadId"])
+                return self.put(name, b"".join(parts[number] for number in sorted(parts)), xml=True)
+            if self.command == "PUT" and "uploadId" in query:
+                kind.uploads[query["uploadId"]][int(query["partNumber"])] = body
+                return self.answer(200, headers={"ETag": f'"{hashlib.md5(body).hexdigest()}"'})
+            if self.command == "DELETE" and "uploadId" in query:
+                kind.uploads.pop(query["uploadId"], None)
+                return self.answer(204)
+            if self.command == "PUT":
+                source = self.headers.get("x-goog-copy-source")
+                if source:
+                    body = kind.objects[urllib.parse.unquote(source).removeprefix("bucket/")][1]
+                return self.put(name, body)
+            if name not in kind.objects:
+                return self.refuse(404, "NoSuchKey")
+            if self.command == "DELETE":
+                del kind.objects[name]
+                return self.answer(204)
+            return self.get(*kind.objects[name])
+
+    def put(self, name, body, xml=False):
+        kind = type(self)
+        wanted = self.headers.get("x-goog-if-generation-match")
+        now = kind.objects.get(name, (0, b""))[0]
+        if wanted is not None and int(wanted) != now:
+            return self.refuse(412, "PreconditionFailed")
+        kind.generation += 1
+        kind.objects[name] = (kind.generation, body)
+        headers = self.described(kind.generation, body)
+        text = f"<CompleteMultipartUploadResult><ETag>{headers['ETag']}</ETag></CompleteMultipartUploadResult>" if xml else ""
+        return self.answer(200, text.encode(), headers)
+
+    def get(self, generation, content):
+        headers = self.described(generation, content)
+        if self.headers.get("If-Match", headers["ETag"]) != headers["ETag"]:
+            return self.refuse(412, "PreconditionFailed")
+        if self.command == "HEAD":
+            return self.answer(200, headers={**headers, "Content-Length": str(len(content))})
+        asked = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
+        if not asked:
+            return self.answer(200, content, headers)
+        first, last = asked.groups()
+        start = int(first) if first else max(0, len(content) - int(last))
+        end = min(len(content), int(last) + 1) if first and last else len(content)
+        if start >= len(content):
+            return self.refuse(416, "InvalidRange")
+        return self.answer(206, content[start:end], {**headers, "Content-Range": f"bytes {start}-{end - 1}/{len(content)}"})
+
+    def listing(self, query):
+        kind = type(self)
+        prefix, delimiter, after = query.get("prefix", ""), query.get("delimiter"), query.get("start-after", "")
+        found, folders = [], set()
+        for name in sorted(name for name in kind.objects if name.startswith(prefix) and name > after):
+            rest = name[len(prefix) :]
+            if delimiter and delimiter in rest:
+                folders.add(prefix + rest.split(delimiter)[0] + delimiter)
+            else:
+                found.append(name)
+        out = ["<?xml version='1.0' encoding='UTF-8'?><ListBucketResult xmlns='http://doc.s3.amazonaws.com/2006-03-01'>"]
+        for name in found:
+            generation, content = kind.objects[name]
+            out.append(f"<Contents><Key>{name}</Key><Generation>{generation}</Generation><LastModified>2026-01-01T00:00:00.000Z</LastModified>")
+            out.append(f"<ETag>{self.described(generation, content)['ETag']}</ETag><Size>{len(content)}</Size></Contents>")
+        out += [f"<CommonPrefixes><Prefix>{folder}</Prefix></CommonPrefixes>" for folder in sorted(folders)]
+        self.answer(200, "".join([*out, "</ListBucketResult>"]).encode(), {"Content-Type": "application/xml"})
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any
+
+
+@pytest.fixture
+def google():
+    handler = type("Handler", (Google,), {"objects": {}, "uploads": {}, "asked": [], "generation": 1000, "lock": threading.RLock()})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    handler.env = {**os.environ, "GOOGLE_BASE_URL": f"http://127.0.0.1:{server.server_port}", "GOOGLE_BEARER_TOKEN": "a-token"}
+    yield handler
+    server.shutdown()
+    server.server_close()
+
+
+def test_google_reads_writes_and_appends(google, local, cube):
+    def check(*arguments, code=0):
+        done = run(*arguments, env=google.env)
+        assert done.returncode == code, (arguments, done.stderr)
+        return done.stdout
+
+    for name in ["cube.tet", "cube.tgm", "cube.tdb"]:
+        url = f"gs://bucket/folder/{name}"
+        check("convert", local / name, url)
+        check("verify", url)
+        check("diff", local / name, url)
+        assert check("cat", url, "--raw") == cube.tobytes()
+        check("convert", local / name, url, code=2)
+    # An object is replaced in the generation that was read.
+    check("convert", local / "cube.npy", "gs://bucket/folder/cube.tet", "-f")
+    replaced = [wanted for command, name, wanted in google.asked if (command, name) == ("PUT", "folder/cube.tet")]
+    assert replaced[-1] not in (None, "0"), replaced
+    check("append", "gs://bucket/folder/cube.tgm", local / "cube.tgm")
+    assert google.objects["folder/cube.tgm"][1] == (local / "cube.tgm").read_bytes() * 2
+    np.save(local / "google-row.npy", np.zeros((8, 50, 60), "float32"))
+    check("append", "gs://bucket/folder/cube.tdb", local / "google-row.npy", "0=0:8")
+    check("consolidate", "gs://bucket/folder/cube.tdb")
+    check("vacuum", "gs://bucket/folder/cube.tdb", "--apply")
+    assert check("cat", "gs://bucket/folder/cube.tdb", "--raw") == np.concatenate([np.zeros((8, 50, 60), "float32"), cube[8:]]).tobytes()
+    assert not [name for name in google.objects if "tesseral-" in name]
+    racers = [
+        subprocess.Popen([TET, "convert", str(local / "cube.tet"), "gs://bucket/race.tet"], env=google.env, stderr=subprocess.DEVNULL) for _ in range(3)
+    ]
+    assert sorted(process.wait(timeout=60) == 0 for process in racers) == [False, False, True]
+    check("info", "gs://bucket/none.tet", code=3)
+    done = run("info", "gs://bucket/folder/cube.tet", env={**google.env, "GOOGLE_BEARER_TOKEN": "another"})
+    assert done.returncode == 3 and b"GOOGLE_APPLICATION_CREDENTIALS" in done.stderr, done.stderr
+
+
+def test_google_joins_large_objects_of_parts(google, tmp_path):
+    cells = np.random.default_rng(3).integers(0, 256, size=(70, 1 << 20), dtype="uint8")
+    np.save(tmp_path / "large.npy", cells)
+    for code in (0, 2):
+        done = run("convert", tmp_path / "large.npy", "gs://bucket/large.tet", "--chunk", "7,1048576", env=google.env)
+        assert done.returncode == code, done.stderr
+    assert list(google.objects) == ["large.tet"] and not google.uploads
+    done = run("cat", "gs://bucket/large.tet", "0=69", "--raw", env=google.env)
+    assert done.stdout == cells[69].tobytes()
+
+
+def test_messages_are_appended_to_objects(s3, local, tmp_path):
+    key, url = "append/x.tgm", f"s3://{BUCKET}/append/x.tgm"
+    message = (local / "cube.tgm").read_bytes()
+    for count in (1, 2, 3):
+        # The first append creates the object.
+        tet("append", url, local / "cube.tgm")
+        assert s3.get_object(Bucket=BUCKET, Key=key)["Body"].read() == message * count
+    assert keys(s3, "append/") == [key]
+    # Several at the same time follow one another.
+    running = [subprocess.Popen([TET, "append", url, str(local / "cube.tgm")], stderr=subprocess.PIPE) for _ in range(4)]
+    reports = [process.communicate(timeout=120)[1] for process in running]
+    assert [process.returncode for process in running] == [0] * 4, reports
+    assert s3.get_object(Bucket=BUCKET, Key=key)["Body"].read() == message * 7
+    # What an interrupted writer left at the end is removed.
+    s3.put_object(Bucket=BUCKET, Key=key, Body=message + message[:1000])
+    done = run("append", url, local / "cube.tgm")
+    assert done.returncode == 0 and b"truncated message" in done.stderr
+    assert s3.get_object(Bucket=BUCKET, Key=key)["Body"].read() == message * 2
+    # Larger than one block of a copy.
+    np.save(tmp_path / "large.npy", np.random.default_rng(5).integers(0, 256, 40 << 20, dtype="uint8"))
+    tet("convert", tmp_path / "large.npy", tmp_path / "large.tgm", "--codec", "raw")
+    large = (tmp_path / "large.tgm").read_bytes()
+    s3.put_object(Bucket=BUCKET, Key=key, Body=large + large)
+    tet("append", url, local / "cube.tgm")
+    assert s3.get_object(Bucket=BUCKET, Key=key)["Body"].read() == large + large + message
+    assert keys(s3, "append/") == [key]
+
+
+def test_appends_to_servers_without_conditions_are_refused(serve, local):
+    """The server creates and replaces whatever it is asked to."""
+
+    class Careless(Server):
+        def do_PUT(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            type(self).objects[self.path.partition("?")[0]] = body
+            self.answer(200, ETag='"one"')
+
+        def do_DELETE(self):
+            type(self).objects.pop(self.path.partition("?")[0], None)
+            self.answer(204)
+
+    message = (local / "cube.tgm").read_bytes()
+    empty = b'<?xml version="1.0"?><ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>'
+    attributes = {"objects": {"/bucket/x.tgm": message}, "served": 0, "lock": threading.Lock(), "listing": empty}
+    handler = type("Handler", (Careless,), attributes)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    done = run("append", "s3://bucket/x.tgm", local / "cube.tgm", env=environment(f"http://127.0.0.1:{server.server_port}"))
+    server.shutdown()
+    assert done.returncode == 7 and b"ignores conditional puts" in done.stderr, done.stderr
+    assert handler.objects == {"/bucket/x.tgm": message}
+
+
+def test_uploads_in_parts_that_did_not_end_are_listed_and_removed(s3, local):
+    url = f"s3://{BUCKET}/parts/large.tet"
+    # As a writer leaves it that is killed between two parts, and one of another object.
+    for key in ("parts/large.tet.tesseral-1.staged", "parts/large.tets"):
+        upload = s3.create_multipart_upload(Bucket=BUCKET, Key=key)
+        s3.upload_part(Bucket=BUCKET, Key=key, UploadId=upload["UploadId"], PartNumber=1, Body=b"x" * (5 << 20))
+
+    def open_uploads():
+        return [upload["Key"] for upload in s3.list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])]
+
+    listed = json.loads(tet("repair", url, "--json"))["repairs"]
+    assert [step["code"] for step in listed] == ["unfinished_upload"] and "large.tet.tesseral-1.staged" in listed[0]["message"]
+    tet("repair", url, "--apply", "unfinished_upload")
+    assert open_uploads() == ["parts/large.tets"]
+    tet("cp", local / "cube.tet", url)
+    assert json.loads(tet("repair", url, "--json"))["repairs"] == []
+    s3.create_multipart_upload(Bucket=BUCKET, Key="parts/large.tet")
+    listed = json.loads(tet("repair", url, "--json"))["repairs"]
+    assert [step["code"] for step in listed] == ["staged_leftovers"]
+    tet("repair", url, "--apply", "staged_leftovers")
+    assert open_uploads() == ["parts/large.tets"]
+    tet("diff", local / "cube.tet", url)
+
+
+def test_fragments_without_a_commit_are_listed_and_removed(s3, local):
+    url, prefix = f"s3://{BUCKET}/uncommitted/x.tdb", "uncommitted/x.tdb/"
+    tet("cp", local / "cube.tdb", url)
+    data = next(key for key in keys(s3, prefix + "__fragments/") if key.endswith("a0.tdb"))
+    fragment = "__fragments/__1700000000000_1700000000000_0123456789abcdef0123456789abcdef_22"
+    s3.copy_object(Bucket=BUCKET, Key=f"{prefix}{fragment}/a0.tdb", CopySource={"Bucket": BUCKET, "Key": data})
+    tet("diff", local / "cube.tdb", url)
+    listed = json.loads(tet("repair", url, "--json"))["repairs"]
+    assert [step["code"] for step in listed] == ["uncommitted_fragments"] and fragment in listed[0]["message"]
+    tet("repair", url, "--apply", "uncommitted_fragments")
+    assert keys(s3, f"{prefix}{fragment}") == []
+    tet("diff", local / "cube.tdb", url)
+
+
+@pytest.mark.parametrize("when", ["answer", "body"])
+def test_a_signal_ends_requests_under_way(serve, local, when):
+    settings = {"latency": 60.0} if when == "answer" else {"fault": "loris"}
+    server = serve({"/bucket/cube.tet": (local / "cube.tet").read_bytes()}, **settings)
+    child = subprocess.Popen([TET, "cat", "s3://bucket/cube.tet", "--raw"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(server.address))
+    while server.served == 0:
+        assert child.poll() is None, child.communicate()
+        time.sleep(0.02)
+    time.sleep(0.3)
+    begun = time.monotonic()
+    child.send_signal(signal.SIGINT)
+    assert child.wait(timeout=20) == 130
+    # A generous multiple of the 200 ms in which it ends on an idle machine.
+    assert time.monotonic() - begun < 2
+
+
+def test_a_deadline_ends_requests_under_way(serve, local):
+    server = serve({"/bucket/cube.tet": (local / "cube.tet").read_bytes()}, fault="loris")
+    done = run("stat", "s3://bucket/cube.tet", "--deadline", "400ms", env=environment(server.address))
+    assert done.returncode == 8 and b"deadline" in done.stderr, done.stderr
+    # A command that is done before is not concerned.
+    assert run("stat", local / "cube.tet", "--deadline", "1h").returncode == 0
+    for wrong in ("0s", "5", "-1s", "5 parsecs"):
+        assert run("stat", local / "cube.tet", f"--deadline={wrong}").returncode == 2, wrong
+
+
+@pytest.mark.parametrize("when", ["opening", "reading"])
+def test_an_interrupt_of_python_ends_requests_under_way(serve, local, when):
+    pytest.importorskip("tesseral")
+    server = serve({"/bucket/cube.tet": (local / "cube.tet").read_bytes()}, latency=60.0 if when == "opening" else 0.0)
+    lines = ["import sys, tesseral", "container = tesseral.open('s3://bucket/cube.tet')", "array = container[next(iter(container))]"]
+    lines += ["print('open', flush=True)", "sys.stdin.readline()", "array[:]"]
+    child = subprocess.Popen([sys.executable, "-c", "\n".join(lines)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(server.address))
+    if when == "reading":
+        assert child.stdout.readline() == b"open\n"
+        server.latency = 60.0
+        server.served = 0
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+    while server.served == 0:
+        assert child.poll() is None, child.communicate()
+        time.sleep(0.02)
+    time.sleep(0.2)
+    child.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    _, error = child.communicate(timeout=20)
+    assert b"KeyboardInterrupt" in error and time.monotonic() - begun < 3, error
+
+
+def test_large_conversions_to_urls_need_no_folder_beside_the_output(s3, tmp_path):
+    """Above 64 MiB of encoded chunks, a conversion on disks keeps a journal; rechunking keeps a scratch file."""
+    cells = np.tile(np.arange(1 << 14, dtype="int64"), (600, 1))
+    np.save(tmp_path / "large.npy", cells)
+    url = f"s3://{BUCKET}/journal/large.tet"
+    tet("convert", tmp_path / "large.npy", url, "--chunk", "10,16384", "--codec", "zstd:1")
+    tet("rechunk", url, f"s3://{BUCKET}/journal/other.tdb", "--chunk", "600,256", "--to", "tiledb", "--memory", "64MiB")
+    tet("diff", url, f"s3://{BUCKET}/journal/other.tdb")
+    done = run("convert", tmp_path / "large.npy", f"s3://{BUCKET}/journal/again.tet", "--codec", "zstd:1", "--resume")
+    assert done.returncode == 7 and b"resuming" in done.stderr, done.stderr
+    # Of URLs of this machine, the path counts.
+    tet("convert", tmp_path / "large.npy", f"file://{tmp_path}/large.tet", "--chunk", "10,16384", "--codec", "zstd:1")
+    tet("diff", tmp_path / "large.tet", url)
+    assert {key.partition("/")[2].partition("/")[0] for key in keys(s3, "journal/")} == {"large.tet", "other.tdb"}
+
+
+def test_every_command_takes_urls(s3, local, cube, tmp_path):
+    base = f"s3://{BUCKET}/every"
+    array = f"{base}/cube.tdb"
+    # Tables and pictures are objects, too.
+    for name in ("cube.csv", "cube.npy", "cube.json"):
+        tet("convert", local / "cube.tet", f"{base}/{name}", "--select", "0=0:2")
+        tet("convert", local / "cube.tet", tmp_path / name, "--select", "0=0:2")
+        assert s3.get_object(Bucket=BUCKET, Key=f"every/{name}")["Body"].read() == (tmp_path / name).read_bytes()
+    tet("convert", local / "cube.tet", array, "--to", "tiledb")
+    first = json.loads(tet("log", array, "--json"))
+    time.sleep(0.01)
+    moment = int(time.time() * 1000)
+    time.sleep(0.01)
+    np.save(tmp_path / "part.npy", np.zeros((8, 50, 60), "float32"))
+    tet("append", array, tmp_path / "part.npy", "0=0:8")
+    assert len(json.loads(tet("log", array, "--json"))["versions"]) == len(first["versions"]) + 1
+    # A state of an array is named as that of a folder.
+    tet("diff", f"{array}@{moment}", local / "cube.tet")
+    tet("diff", array, local / "cube.tet", code=1)
+    assert run("diff", f"{base}/none.tdb@{moment}", local / "cube.tet").returncode == 3
+    assert tet("cat", array, "--as-of", str(moment), "--raw") == cube.tobytes()
+    tet("consolidate", array)
+    tet("vacuum", array, "--apply")
+    tet("verify", array, "--deep")
+    tet("recover", array, f"{base}/recovered.tdb")
+    tet("diff", array, f"{base}/recovered.tdb")
+    tet("plot", array, "0=0", "-o", f"{base}/cube.png")
+    assert s3.get_object(Bucket=BUCKET, Key="every/cube.png")["Body"].read(8) == b"\x89PNG\r\n\x1a\n"
+    frame = "x,v\n" + "".join(f"{n},{n * 2}\n" for n in range(10))
+    (tmp_path / "table.csv").write_text(frame)
+    tet("convert", tmp_path / "table.csv", f"{base}/table.tdb", "--to", "tiledb")
+    (tmp_path / "query.json").write_text(json.dumps({"op": "mean"}))
+    tet("query", tmp_path / "query.json", "-t", f"{base}/recovered.tdb")

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::builder::Styles;
 use clap::builder::styling::AnsiColor;
@@ -70,6 +71,9 @@ pub(crate) struct Global {
     /// Read the key of encrypted arrays from a file
     #[arg(long, global = true, value_name = "F")]
     pub(crate) key_file: Option<PathBuf>,
+    /// Stop after this time, such as 30s or 5m, with exit code 8
+    #[arg(long, global = true, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) deadline: Option<Duration>,
     /// Print rounds, requests and bytes of URLs on standard error, planned before reading and counted afterwards
     #[arg(long, global = true)]
     pub(crate) explain: bool,
@@ -109,6 +113,33 @@ impl Color {
 pub(crate) fn parse_size(text: &str) -> Result<u64, SizeError> {
     text.parse::<bytesize::ByteSize>().ok().map(|size| size.0).filter(|size| *size > 0).ok_or(SizeError)
 }
+
+/// A time of at least a millisecond.
+fn parse_time(text: &str) -> Result<Duration, TimeError> {
+    let unit = text.find(|c: char| c.is_ascii_alphabetic()).ok_or(TimeError)?;
+    let (number, unit) = text.split_at(unit);
+    let number: f64 = number.trim_end().parse().map_err(|_| TimeError)?;
+    let seconds = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(TimeError),
+    };
+    Duration::try_from_secs_f64(number * seconds).ok().filter(|time| time.as_millis() > 0).ok_or(TimeError)
+}
+
+/// An invalid time.
+#[derive(Debug)]
+struct TimeError;
+
+impl std::fmt::Display for TimeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("expected a time with a unit: 500ms, 30s, 5m, 1h")
+    }
+}
+
+impl std::error::Error for TimeError {}
 
 /// An invalid size.
 #[derive(Debug)]

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tesseral::{Cancel, Container, Error, Format, Limits, Open, Options};
 use tesseral_store::{CacheFolder, Store};
 
 use crate::args::Global;
-use crate::error::{CliResult, Failure, exit};
+use crate::error::{CliError, CliResult, Failure, exit};
 use crate::explain;
 use crate::progress::Meter;
 
@@ -22,7 +22,10 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn new(global: Global) -> CliResult<Self> {
-        let cancel = Cancel::default();
+        let cancel = match global.deadline {
+            Some(time) => stop_after(time),
+            None => Cancel::default(),
+        };
         stop_on_signals(&cancel);
         let mut options = Options::default().with_cancel(cancel.clone());
         options.memory = global.memory;
@@ -149,13 +152,22 @@ pub(crate) fn cache_folder() -> Option<PathBuf> {
     set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))
 }
 
-/// Path of an output argument.
-pub(crate) fn local(output: &Path) -> CliResult<PathBuf> {
-    Ok(tesseral::local(output)?)
-}
-
 /// Time that an operation has to stop after a signal.
 const GRACE: Duration = Duration::from_millis(120);
+
+/// Operations end at a deadline. If one does not stop in time, its staged files are removed and the process ends.
+fn stop_after(time: Duration) -> Cancel {
+    let deadline = Instant::now() + time;
+    // Without the thread, a long decode ends later.
+    let _ = std::thread::Builder::new().name("deadline".to_owned()).spawn(move || {
+        std::thread::sleep(time + GRACE);
+        tesseral_store::abandon();
+        let failure = CliError::from(Error::deadline());
+        failure.report();
+        std::process::exit(failure.code().into());
+    });
+    Cancel::at(deadline)
+}
 
 /// A signal requests cancellation of the running operation. If it does not stop in time, because it is inside a long decode or
 /// parse, its staged files are removed and the process ends.

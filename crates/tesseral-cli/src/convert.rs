@@ -189,14 +189,6 @@ pub(crate) fn run_rechunk(context: &Context, arguments: &RechunkArguments) -> Cl
     report(context, "rechunk", &arguments.input, &arguments.output, &source, &done)
 }
 
-/// Size of a file, or of everything in a folder, in bytes.
-fn stored(path: &Path) -> u64 {
-    match std::fs::read_dir(path) {
-        Ok(entries) => entries.flatten().map(|entry| stored(&entry.path())).sum(),
-        Err(_) => std::fs::metadata(path).map_or(0, |m| m.len()),
-    }
-}
-
 fn report(
     context: &Context,
     command: &str,

@@ -253,6 +253,12 @@ impl Error {
         Self::new(ErrorKind::Cancelled)
     }
 
+    /// Creates the `Io` error of an operation that was not done by its deadline.
+    pub fn deadline() -> Self {
+        let late = std::io::Error::new(std::io::ErrorKind::TimedOut, "the deadline has passed");
+        Self::io("finish", "the operation", late)
+    }
+
     /// Creates a `Pending` error.
     pub fn pending() -> Self {
         Self::new(ErrorKind::Pending)

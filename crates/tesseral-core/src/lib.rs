@@ -42,7 +42,7 @@ pub mod stats;
 pub mod time;
 
 pub use advice::Advice;
-pub use cancel::Cancel;
+pub use cancel::{Cancel, CancelCall};
 pub use cursor::Cursor;
 pub use dtype::{DType, TimeUnit};
 pub use element::Element;

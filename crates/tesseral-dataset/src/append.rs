@@ -94,6 +94,7 @@ impl Append {
     /// `Unsupported` by formats without versions; `InvalidRequest`; errors of opening.
     pub fn begin(&self, source: impl AsRef<Path>) -> Result<Session> {
         let store = Location::parse(source)?.store(ReadMode::Read, &self.storage)?;
+        let store = store.canceled_by(&self.execution.cancel).unwrap_or(store);
         let format = registry::recognize(&*store)?;
         let versioned = format.versioned().ok_or_else(|| unversioned("appending to", format))?;
         let (writer, schema) = versioned.append(store, &self.options)?;

@@ -2,7 +2,7 @@
 //!
 //! Each operation runs on a thread of its own, by the same plan, scheduler and decoders as the synchronous one. The futures and
 //! streams here only hand its results over, so that any runtime can poll them. A stream is at most two results ahead of its
-//! consumer; dropping it ends the operation after the result that is under way.
+//! consumer; dropping it ends the operation, and requests of it that are under way.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use futures_util::Stream;
-use tesseral_core::{Error, Result, Selection};
+use tesseral_core::{Cancel, Error, Result, Selection};
 use tesseral_engine::{CellBatch, Dense};
 
 use crate::{Array, CellQuery, Container, Open};
@@ -22,7 +22,11 @@ const AHEAD: usize = 2;
 
 /// Results of an operation, in order. Ends after the first error.
 #[derive(Debug)]
-pub struct AsyncResults<T>(Arc<Handover<T>>);
+pub struct AsyncResults<T> {
+    handover: Arc<Handover<T>>,
+    /// Ends what the operation is doing when no more results are wanted.
+    cancel: Cancel,
+}
 
 #[derive(Debug)]
 struct Handover<T> {
@@ -86,11 +90,12 @@ impl<T> Drop for Producer<T> {
 
 impl<T> Drop for AsyncResults<T> {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = self.handover.lock();
         state.dropped = true;
         state.ready.clear();
         drop(state);
-        self.0.taken.notify_all();
+        self.handover.taken.notify_all();
+        self.cancel.cancel();
     }
 }
 
@@ -98,10 +103,10 @@ impl<T> Stream for AsyncResults<T> {
     type Item = Result<T>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let mut state = self.0.lock();
+        let mut state = self.handover.lock();
         if let Some(result) = state.ready.pop_front() {
             drop(state);
-            self.0.taken.notify_all();
+            self.handover.taken.notify_all();
             return Poll::Ready(Some(result));
         }
         if state.ended {
@@ -126,16 +131,22 @@ impl<T> Future for AsyncResult<T> {
     }
 }
 
-/// Runs an operation on a thread of its own. It hands over results until it ends or no more are wanted.
+/// Runs an operation on a thread of its own. It hands over results until it ends or no more are wanted; its own flag is set then, and
+/// with that of the caller.
 fn run<T: Send + 'static>(
-    operation: impl FnOnce(&mut dyn FnMut(T) -> bool) -> Result<()> + Send + 'static,
+    caller: &Cancel,
+    operation: impl FnOnce(&Cancel, &mut dyn FnMut(T) -> bool) -> Result<()> + Send + 'static,
 ) -> AsyncResults<T> {
+    let (caller, own) = (caller.clone(), caller.separate());
+    let cancel = own.clone();
     let state = State { ready: VecDeque::new(), waker: None, ended: false, dropped: false };
     let handover = Arc::new(Handover { state: Mutex::new(state), taken: Condvar::new() });
     let producer = Producer(Arc::clone(&handover));
     let failed = Arc::clone(&handover);
     let work = move || {
-        if let Err(error) = operation(&mut |result| producer.put(Ok(result))) {
+        let linked = own.clone();
+        let _linked = caller.notify(move || linked.cancel());
+        if let Err(error) = operation(&own, &mut |result| producer.put(Ok(result))) {
             producer.put(Err(error));
         }
     };
@@ -143,22 +154,31 @@ fn run<T: Send + 'static>(
         // The producer was dropped with the closure.
         failed.lock().ready.push_back(Err(Error::io("start", "a thread", error)));
     }
-    AsyncResults(handover)
+    AsyncResults { handover, cancel }
 }
 
 /// Runs an operation with one result on a thread of its own.
-fn run_one<T: Send + 'static>(operation: impl FnOnce() -> Result<T> + Send + 'static) -> AsyncResult<T> {
-    AsyncResult(run(|put| {
-        put(operation()?);
+fn run_one<T: Send + 'static>(
+    caller: &Cancel,
+    operation: impl FnOnce(&Cancel) -> Result<T> + Send + 'static,
+) -> AsyncResult<T> {
+    AsyncResult(run(caller, |own, put| {
+        put(operation(own)?);
         Ok(())
     }))
+}
+
+/// The same array, whose operations end with a flag.
+fn canceled_by(array: &Array, cancel: &Cancel) -> Array {
+    array.clone().with_options(array.options().clone().with_cancel(cancel.clone()))
 }
 
 impl Open {
     /// As [`open`](Self::open), for asynchronous programs.
     pub fn open_async(&self, source: impl AsRef<Path>) -> AsyncResult<Container> {
         let (open, source) = (self.clone(), source.as_ref().to_path_buf());
-        run_one(move || open.open(source))
+        // The container keeps the caller's flag: it is used after this result was taken.
+        run_one(&self.execution_options().cancel, move |_| open.open(source))
     }
 }
 
@@ -166,7 +186,7 @@ impl Array {
     /// As [`read`](Self::read), for asynchronous programs.
     pub fn read_async(&self, selection: &Selection) -> AsyncResult<Dense> {
         let (array, selection) = (self.clone(), selection.clone());
-        run_one(move || array.read(&selection))
+        run_one(&self.options().cancel, move |cancel| canceled_by(&array, cancel).read(&selection))
     }
 
     /// Reads a selection [block](Self::blocks) by block, each of which needs at most `bytes` of memory: a stream of the blocks, in
@@ -190,7 +210,8 @@ impl Array {
     /// ```
     pub fn blocks_async(&self, selection: &Selection, bytes: u64) -> AsyncResults<(Selection, Dense)> {
         let (array, selection) = (self.clone(), selection.clone());
-        run(move |put| {
+        run(&self.options().cancel, move |cancel, put| {
+            let array = canceled_by(&array, cancel);
             for block in array.blocks(&selection, bytes)? {
                 let cells = array.read(&block)?;
                 if !put((block, cells)) {
@@ -207,8 +228,8 @@ impl Array {
         build: impl for<'a> FnOnce(CellQuery<'a>) -> Result<CellQuery<'a>> + Send + 'static,
     ) -> AsyncResults<CellBatch> {
         let array = self.clone();
-        run(move |put| {
-            for batch in build(array.cells()?)?.batches()? {
+        run(&self.options().cancel, move |cancel, put| {
+            for batch in build(canceled_by(&array, cancel).cells()?)?.batches()? {
                 if !put(batch?) {
                     break;
                 }
@@ -246,7 +267,7 @@ mod tests {
 
     #[test]
     fn results_come_in_order_and_end_with_the_first_error() {
-        let mut results = run(|put| {
+        let mut results = run(&Cancel::default(), |_, put| {
             for n in 0..100 {
                 assert!(put(n));
             }
@@ -263,7 +284,7 @@ mod tests {
     fn a_dropped_stream_ends_its_operation() {
         let made = Arc::new(AtomicUsize::new(0));
         let (count, (send, ended)) = (Arc::clone(&made), std::sync::mpsc::channel());
-        let mut results = run(move |put| {
+        let mut results = run(&Cancel::default(), move |_, put| {
             while put(()) {
                 count.fetch_add(1, Ordering::SeqCst);
             }
@@ -277,8 +298,32 @@ mod tests {
     }
 
     #[test]
+    fn an_operation_is_canceled_by_its_caller_and_when_it_is_dropped() {
+        let caller = Cancel::default();
+        for drops in [true, false] {
+            let (send, ended) = std::sync::mpsc::channel();
+            let results: AsyncResults<()> = run(&caller, move |own, _| {
+                let canceled = send.clone();
+                let _waiting = own.notify(move || canceled.send(()).unwrap());
+                while own.check().is_ok() {
+                    std::thread::yield_now();
+                }
+                own.check()
+            });
+            if drops {
+                drop(results);
+                ended.recv().unwrap();
+                assert!(caller.check().is_ok());
+            } else {
+                caller.cancel();
+                ended.recv().unwrap();
+            }
+        }
+    }
+
+    #[test]
     fn a_panic_is_an_error() {
-        let mut results: AsyncResults<()> = run(|_| panic!("planned"));
+        let mut results: AsyncResults<()> = run(&Cancel::default(), |_, _| panic!("planned"));
         assert!(next(&mut results).unwrap().is_err());
         assert!(next(&mut results).is_none());
     }

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tesseral_core::schema::VariableRole;
-use tesseral_core::{Attributes, ErrorKind, HistoryRow, Limits, Result};
+use tesseral_core::{Attributes, Cancel, ErrorKind, HistoryRow, Limits, Result};
 use tesseral_engine::{Handle, Options, Reopen, missing_or_stale, open_listed, watched};
 use tesseral_format::convention;
 use tesseral_format::{Column, Format, Groups, OpenOptions, TimeRange, Version};
@@ -104,6 +104,14 @@ impl Open {
         self
     }
 
+    /// Sets cancellation of opening, and of every operation that has no flag of its own.
+    #[must_use]
+    pub fn cancel(mut self, cancel: Cancel) -> Self {
+        self.options.cancel = cancel.clone();
+        self.execution.cancel = cancel;
+        self
+    }
+
     /// Options of the format.
     pub fn format_options(&self) -> &OpenOptions {
         &self.options
@@ -121,7 +129,8 @@ impl Open {
     /// `Unsupported` for URLs that cannot be reached, `InvalidRequest` for unknown storage options.
     pub fn store(&self, source: impl AsRef<Path>) -> Result<Arc<dyn Store>> {
         let access = if self.execution.memory.is_some() { ReadMode::Read } else { self.access };
-        Location::parse(source)?.store(access, &self.storage)
+        let store = Location::parse(source)?.store(access, &self.storage)?;
+        Ok(store.canceled_by(&self.options.cancel).unwrap_or(store))
     }
 
     /// Opens a path or URL.
@@ -190,14 +199,6 @@ impl Open {
             physical: false,
         }
     }
-}
-
-/// Returns the path of an output that can only be a local file or folder: a path, or a `file://` URL.
-///
-/// # Errors
-/// `Unsupported` for other URLs.
-pub fn local(output: &Path) -> Result<PathBuf> {
-    Ok(Location::parse(output)?.local("writing to")?.to_path_buf())
 }
 
 /// Opens a file or folder of any supported format, detected by its content.
@@ -489,20 +490,5 @@ impl Container {
     /// Options of operations on its arrays.
     pub fn execution(&self) -> &Options {
         &self.execution
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn local_outputs_are_paths_or_file_urls() {
-        assert_eq!(local(Path::new("file:///a/b.tet")).unwrap(), Path::new("/a/b.tet"));
-        assert_eq!(local(Path::new("a:b.tet")).unwrap(), Path::new("a:b.tet"));
-        assert!(matches!(
-            local(Path::new("s3://bucket/key")).unwrap_err().kind(),
-            ErrorKind::Unsupported { .. }
-        ));
     }
 }

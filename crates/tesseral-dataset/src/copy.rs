@@ -77,7 +77,8 @@ pub fn copy_dataset(
         .overwrite(overwrite)
         .source(local.path().unwrap_or(source))
         .outside_sources()
-        .storage(storage.clone());
+        .storage(storage.clone())
+        .canceled_by(&open.execution_options().cancel);
     let staged = target.stage()?;
     for name in &entries.folders {
         let path = staged.path().join(name);

@@ -158,8 +158,10 @@ impl Create {
         let path = path.as_ref();
         let format = if format.is_empty() { registry::of_output(path)? } else { registry::format(format)? };
         let folder = format.capabilities().folder;
-        let output =
-            Output::dataset(path, folder).overwrite(self.options.overwrite).storage(self.storage.clone());
+        let output = Output::dataset(path, folder)
+            .overwrite(self.options.overwrite)
+            .storage(self.storage.clone())
+            .canceled_by(&self.execution.cancel);
         let output = output.durability(self.durability);
         let output = self.sources.iter().fold(output, Output::source).outside_sources().stage()?;
         // The empty file or folder at the temporary name is replaced.

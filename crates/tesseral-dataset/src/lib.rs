@@ -35,7 +35,7 @@ pub use array::Array;
 pub use as_of::as_of;
 pub use asynchronous::{AsyncResult, AsyncResults};
 pub use cells::CellQuery;
-pub use container::{Container, Open, local, open};
+pub use container::{Container, Open, open};
 pub use copy::{CopiedDataset, copy_dataset};
 pub use create::{ArrayId, Create, Session};
 pub use declare::declared_field;

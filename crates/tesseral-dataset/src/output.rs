@@ -20,12 +20,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tesseral_core::{Error, Result};
+use tesseral_core::{Cancel, Error, Result};
 use tesseral_store::{
     Durability, LocalStore, Location, Overwrite, ReadMode, StagedPath, StorageOptions, Unsynced,
 };
 
-pub(crate) use remote::CLAIM;
 use remote::RemoteTarget;
 use tesseral_registry as registry;
 
@@ -55,6 +54,7 @@ pub struct Output {
     outside: bool,
     storage: StorageOptions,
     durability: Durability,
+    cancel: Cancel,
 }
 
 impl Output {
@@ -69,6 +69,7 @@ impl Output {
             outside: false,
             storage: StorageOptions::new(),
             durability: Durability::Full,
+            cancel: Cancel::default(),
         }
     }
 
@@ -124,6 +125,13 @@ impl Output {
         self
     }
 
+    /// Ends an upload when an operation is canceled.
+    #[must_use]
+    pub fn canceled_by(mut self, cancel: &Cancel) -> Self {
+        self.cancel = cancel.clone();
+        self
+    }
+
     /// Resolves `file://` URLs. Returns the URL of an output in an object store.
     fn resolve(&mut self) -> Result<Option<String>> {
         match Location::parse(&self.path)? {
@@ -145,7 +153,7 @@ impl Output {
     /// `InvalidRequest` if an existing entry must not be replaced; `Io`.
     pub fn stage(mut self) -> Result<StagedOutput> {
         if let Some(url) = self.resolve()? {
-            let (remote, staged) = RemoteTarget::stage(&url, self.kind, self.overwrite, &self.storage)?;
+            let (remote, staged) = RemoteTarget::stage(&url, &self)?;
             // Local files of an output in an object store are temporary.
             let unsynced = Unsynced::new(Durability::None);
             return Ok(StagedOutput { staged, checks: Checks::Remote(remote), unsynced });

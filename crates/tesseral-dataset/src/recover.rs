@@ -22,11 +22,12 @@ pub fn recover(
     options: &Options,
     report: &mut dyn FnMut(Finding),
 ) -> Result<Recovered> {
+    let source = source.canceled_by(&options.cancel).unwrap_or(source);
     // The output of an encrypted source is encrypted too.
     let key = open.key.clone();
     let create = CreateOptions { overwrite: Overwrite::Replace, key, ..CreateOptions::default() };
     create.check(format)?;
-    let output = output.source(source.location());
+    let output = output.source(source.location()).canceled_by(&options.cancel);
     let mut staged = None;
     let mut begin = || {
         // An earlier one is discarded.

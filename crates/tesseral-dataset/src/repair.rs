@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use tesseral_core::{Error, ErrorKind, Result};
 use tesseral_format::{Format, OpenOptions, Repair};
-use tesseral_store::Store;
-
-use crate::output::CLAIM;
+use tesseral_store::{CLAIM, Store};
 
 /// Leftovers of writers that ended before publishing.
 const LEFTOVERS: &str = "staged_leftovers";
@@ -42,14 +40,19 @@ const UPLOAD: &str = "unfinished_upload";
 /// `Io`.
 pub fn unfinished(store: &dyn Store) -> Result<Option<Repair>> {
     let found = store.leftovers()?;
-    // Only object stores have claims. An object of this name is whole, whatever it is.
-    if !found.iter().any(|name| name.ends_with(CLAIM)) || store.len("").is_ok() {
+    // Files of this machine take their names when they are whole, and so do objects.
+    if found.is_empty() || store.profile().parallel < 2 || store.len("").is_ok() {
         return Ok(None);
     }
+    let claimed = found.iter().any(|name| name.ends_with(CLAIM));
     let objects = match store.list("") {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => 0,
         other => other?.len(),
     };
+    // Without a claim, what is there belongs to a writer that ended.
+    if !claimed && objects > 0 {
+        return Ok(None);
+    }
     Ok(found.first().map(|first| Repair {
         code: UPLOAD,
         message: format!(

@@ -1,5 +1,6 @@
 //! Handles: an array and its store, the start of every operation of the engine.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
 use tesseral_core::packing::Packing;
-use tesseral_core::{Advice, ArraySchema, ChunkStats, Error, Limits, Result};
+use tesseral_core::{Advice, ArraySchema, Cancel, ChunkStats, Error, Limits, Result};
 use tesseral_format::{
     ArraySource, ChunkPlan, Column, ContainerSource, DigestBlock, DigestSpan, DigestSpans, NonEmpty, Part,
     Planned, PlannedChunk, Request, SourceLayer, Totals, Uncovered,
@@ -17,6 +18,7 @@ use tesseral_store::{Rounds, Store, StoreExt};
 use crate::continued::ContinuedSource;
 use crate::fetch::reopen::{Origin, Reopen};
 use crate::fetch::{ByteRuns, touched_range};
+use crate::options::Options;
 use crate::physical::PhysicalSource;
 
 /// Number of bytes hashed at once if the bytes of a digest are not in memory together.
@@ -217,6 +219,23 @@ impl Handle {
     /// Where its bytes are.
     pub fn store(&self) -> &dyn Store {
         &*self.store
+    }
+
+    /// The same array for one operation, whose requests end when it is canceled.
+    fn canceled_by(&self, cancel: &Cancel) -> Cow<'_, Self> {
+        match self.store.canceled_by(cancel) {
+            // Only stores whose requests wait can be canceled.
+            Some(store) => Cow::Owned(Self { store, immediate: None, ..self.clone() }),
+            None => Cow::Borrowed(self),
+        }
+    }
+
+    /// Runs an operation that can be canceled, as [`restartable`](Self::restartable) does.
+    ///
+    /// # Errors
+    /// As [`restartable`](Self::restartable).
+    pub fn operate<T>(&self, options: &Options, mut operation: impl FnMut(&Self) -> Result<T>) -> Result<T> {
+        self.restartable(|handle| operation(&handle.canceled_by(&options.cancel)))
     }
 
     /// The store, for threads that outlive a call.

@@ -76,6 +76,7 @@ pub fn verify_to(
     report: &mut dyn FnMut(Finding),
 ) -> Result<Verified> {
     checks.open.check(format)?;
+    let store = store.canceled_by(&options.cancel).unwrap_or(store);
     // Findings on objects that were removed since are dropped.
     let store = watched(format, store);
     let fresh = || format.open(Arc::clone(&store), &checks.open);

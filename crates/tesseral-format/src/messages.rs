@@ -1,11 +1,12 @@
 //! Files of messages, and operations on them that do not decode payloads.
 
 use std::fmt::Debug;
-use std::path::Path;
 use std::sync::Arc;
 
 use tesseral_core::{Attributes, Error, Finding, Result, Value};
-use tesseral_store::{AppendFile, Location, ReadMode, StorageOptions, Store};
+use tesseral_store::{
+    AppendFile, AppendObject, AppendTarget, CLAIM, Location, ReadMode, StorageOptions, Store,
+};
 
 use crate::OpenOptions;
 
@@ -55,26 +56,37 @@ pub struct TruncatedTail {
     pub detail: String,
 }
 
-/// Opens a local file for appending messages; creates it if it does not exist. Removes a truncated message from its end and
+/// Opens a file or an object for appending messages; creates it if it does not exist. Removes a truncated message from its end and
 /// returns it for reporting. Other trailing bytes are kept.
 ///
 /// # Errors
-/// As [`AppendFile::open`] and [`AppendFile::truncate`]; errors of reading the end of the file.
+/// As [`AppendFile::open`], [`AppendObject::open`] and [`AppendTarget::truncate`]; errors of reading its end.
 pub fn append_messages(
     format: &dyn MessageFormat,
-    path: &Path,
+    location: &Location,
+    storage: &StorageOptions,
     options: &OpenOptions,
-) -> Result<(AppendFile, Option<TruncatedTail>)> {
-    let mut file = AppendFile::open(path, &|| options.cancel.check())?;
-    if file.is_empty() {
-        return Ok((file, None));
+) -> Result<(Box<dyn AppendTarget>, Option<TruncatedTail>)> {
+    let check = || options.cancel.check();
+    let store_of = |location: &Location| {
+        let store = location.store(ReadMode::Read, storage)?;
+        Ok::<_, Error>(store.canceled_by(&options.cancel).unwrap_or(store))
+    };
+    let mut target: Box<dyn AppendTarget> = match location {
+        Location::Path(path) => Box::new(AppendFile::open(path, &check)?),
+        Location::Url(url) => {
+            let claim = Location::Url(format!("{url}{CLAIM}"));
+            Box::new(AppendObject::open(store_of(location)?, &|| store_of(&claim), &check)?)
+        }
+    };
+    if target.is_empty() {
+        return Ok((target, None));
     }
-    let store = Location::Path(path.to_path_buf()).store(ReadMode::Read, &StorageOptions::new())?;
-    let tail = format.truncated_tail(&store, options)?;
+    let tail = format.truncated_tail(&store_of(location)?, options)?;
     if let Some(tail) = &tail {
-        file.truncate(tail.offset)?;
+        target.truncate(tail.offset)?;
     }
-    Ok((file, tail))
+    Ok((target, tail))
 }
 
 /// Resolution of conflicting values of a key when messages are merged.

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping};
 use tesseral::{
-    Append, ArrayId, ColumnData, Consolidate, Edit, InputOrder, MaintenancePart, OpenOptions, Region,
+    Append, ArrayId, Cancel, ColumnData, Consolidate, Edit, InputOrder, MaintenancePart, OpenOptions, Region,
     TimeRange,
 };
 
@@ -72,10 +72,10 @@ pub fn append(
     }
     let region = adding.region.map(Region::new);
     let order = if adding.sorted { InputOrder::Stored } else { InputOrder::Unordered };
-    let work = || {
+    let work = |cancel: &Cancel| {
         runtime::home();
         let options = runtime::options(&tesseral::Options::default())?.into_owned();
-        let append = append.execution(options);
+        let append = append.execution(options.with_cancel(cancel.clone()));
         match &region {
             Some(region) => {
                 let session = append.region(region.clone()).begin(&path.path)?;
@@ -89,7 +89,7 @@ pub fn append(
             }
         }
     };
-    py.detach(work).or_raise(py)
+    runtime::run_at(py, &path.path, work)
 }
 
 /// Runs `work` on a source opened for editing.
@@ -99,11 +99,10 @@ fn change<T: Send>(
     key: Option<Vec<u8>>,
     work: impl FnOnce(&dyn Edit) -> tesseral::Result<T> + Send,
 ) -> PyResult<T> {
-    let run = || {
-        let open = path.opener(opener(None, None, key, true, false));
+    runtime::run_at(py, &path.path, |cancel| {
+        let open = path.opener(opener(None, None, key, true, false)).cancel(cancel.clone());
         work(&*tesseral::edit_store(open.store(&path.path)?, open.format_options())?)
-    };
-    py.detach(run).or_raise(py)
+    })
 }
 
 /// Deletes the cells that match a condition, as of a timestamp.

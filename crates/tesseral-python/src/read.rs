@@ -199,7 +199,7 @@ pub(crate) fn run<T: Send>(
     work: impl FnOnce(&Array) -> tesseral::Result<T> + Send,
 ) -> PyResult<T> {
     array.options().check_memory("the result", result).map_err(|e| e.in_array(array.name())).or_raise(py)?;
-    runtime::run(py, array.options(), bytes, |options: &Options| {
+    runtime::run_on(py, array, bytes, |options: &Options| {
         // Usually these are the array's own options.
         if std::ptr::eq(options, array.options()) {
             work(array)
@@ -281,7 +281,7 @@ pub(crate) fn borrowed<'py>(py: Python<'py>, view: &View) -> PyResult<Option<Bou
     }
     let selection = index::selection(&view.window, &view.shape).or_raise(py)?;
     let array = view.array().or_raise(py)?;
-    let bytes = runtime::run(py, array.options(), 0, |_| array.view(&selection))?;
+    let bytes = runtime::run_on(py, &array, 0, |_| array.view(&selection))?;
     let Some(bytes) = bytes else { return Ok(None) };
     numpy_array::borrowed(py, bytes, &index::shape(&view.window), view.dtype.bind(py)).map(Some)
 }

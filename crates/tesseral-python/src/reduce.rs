@@ -197,7 +197,7 @@ fn answered<'py>(
     let statistics = input.statistics()?;
     input.check(view, &statistics)?;
     let array = view.array().or_raise(py)?;
-    let (answers, axes) = runtime::run(py, array.options(), work(view), |options| {
+    let (answers, axes) = runtime::run_on(py, &array, work(view), |options| {
         let asked = input.asked(view, &array, statistics.clone(), options)?;
         Ok((answer(&asked)?, asked.axes().to_vec()))
     })?;
@@ -225,7 +225,7 @@ pub(crate) fn groups<'py>(
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let statistics = input.statistics()?;
     let array = view.array().or_raise(py)?;
-    let axes = runtime::run(py, array.options(), 0, |options| {
+    let axes = runtime::run_on(py, &array, 0, |options| {
         Ok(input.asked(view, &array, statistics, options)?.axes().to_vec())
     })?;
     let groups = axes.iter().find_map(|axis| axis.groups.as_ref());
@@ -251,7 +251,7 @@ pub(crate) fn split<'py>(
     let statistics = input.statistics()?;
     input.check(view, &statistics)?;
     let array = view.array().or_raise(py)?;
-    let jobs = runtime::run(py, array.options(), work(view), |options| {
+    let jobs = runtime::run_on(py, &array, work(view), |options| {
         let jobs = input.asked(view, &array, statistics, options)?.split(nbytes)?;
         jobs.iter()
             .map(|job| Ok((job.to_bytes()?, job.units.len() as u64)))
@@ -268,7 +268,7 @@ pub(crate) fn run_job<'py>(
     job: &[u8],
 ) -> PyResult<Bound<'py, PyBytes>> {
     let array = view.array().or_raise(py)?;
-    let results = runtime::run(py, array.options(), work(view), |options| {
+    let results = runtime::run_on(py, &array, work(view), |options| {
         input.cells(view, &array, options)?.run(&Job::from_bytes(job)?)?.to_bytes()
     })?;
     Ok(PyBytes::new(py, &results))

@@ -43,7 +43,7 @@ impl RowsInput {
 /// Returns all requested rows: columns by name.
 pub(crate) fn read<'py>(py: Python<'py>, view: &View, asked: &RowsInput) -> PyResult<Bound<'py, PyDict>> {
     let array = view.array().or_raise(py)?;
-    let batch = runtime::run(py, array.options(), u64::MAX, |options| asked.query(&array, options)?.read())?;
+    let batch = runtime::run_on(py, &array, u64::MAX, |options| asked.query(&array, options)?.read())?;
     columns(py, view.schema(), &batch)
 }
 

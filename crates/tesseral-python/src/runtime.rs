@@ -1,13 +1,15 @@
 //! Execution under an interpreter: without its lock, after a fork, and with interrupts by Ctrl-C.
 
 use std::borrow::Cow;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use tesseral::{Cancel, Error, Options, Progress, Result};
+use tesseral::{Array, Cancel, Error, Options, Progress, Result};
+use tesseral_store::Location;
 
 use crate::error::OrRaise;
 
@@ -110,6 +112,45 @@ pub(crate) fn run<T: Send>(
     if let (Ok(_), None, Err(error)) = (&result, &interrupt, ended) {
         return Err(error);
     }
+    match interrupt {
+        Some(interrupt) => Err(interrupt),
+        None => result.or_raise(py),
+    }
+}
+
+/// As [`run`], on an array: also short work can be interrupted while it waits for a server.
+pub(crate) fn run_on<T: Send>(
+    py: Python<'_>,
+    array: &Array,
+    bytes: u64,
+    work: impl FnOnce(&Options) -> Result<T> + Send,
+) -> PyResult<T> {
+    let waits = array.handle().store().profile().parallel > 1;
+    run(py, array.options(), if waits { u64::MAX } else { bytes }, work)
+}
+
+/// As [`run`], for work on a path or URL that has its options already, except for cancellation.
+pub(crate) fn run_at<T: Send>(
+    py: Python<'_>,
+    path: &Path,
+    work: impl FnOnce(&Cancel) -> Result<T> + Send,
+) -> PyResult<T> {
+    let cancel = Cancel::default();
+    match Location::parse(path) {
+        Ok(Location::Path(_)) => py.detach(|| work(&cancel)).or_raise(py),
+        // Requests can be interrupted.
+        _ => run_canceled_by(py, &cancel, || work(&cancel)),
+    }
+}
+
+/// Runs work without the interpreter lock that ends when it is canceled, which an interrupt does.
+pub(crate) fn run_canceled_by<T: Send>(
+    py: Python<'_>,
+    cancel: &Cancel,
+    work: impl FnOnce() -> Result<T> + Send,
+) -> PyResult<T> {
+    let look = |py: Python<'_>| py.check_signals();
+    let (result, interrupt) = py.detach(|| interruptible(cancel, &look, work));
     match interrupt {
         Some(interrupt) => Err(interrupt),
         None => result.or_raise(py),

@@ -99,12 +99,10 @@ impl Source {
         let content = content.map(|bytes| -> Arc<dyn Store> {
             Arc::new(MemoryStore::with_object(path.path.to_string_lossy(), Bytes::from_owner(bytes)))
         });
-        let container = py
-            .detach(|| match content {
-                Some(store) => open.open_store(store),
-                None => open.open(&path.path),
-            })
-            .or_raise(py)?;
+        let container = match content {
+            Some(store) => py.detach(|| open.open_store(store)).or_raise(py)?,
+            None => runtime::run_at(py, &path.path, |cancel| open.cancel(cancel.clone()).open(&path.path))?,
+        };
         Ok(Self { container: Arc::new(container) })
     }
 
@@ -191,15 +189,14 @@ impl Source {
 /// Identifier of the format of a source, by its content; `None` if unknown.
 #[pyfunction]
 pub fn recognize(py: Python<'_>, path: Located) -> PyResult<Option<&'static str>> {
-    let found = py.detach(|| {
-        let store = path.opener(Open::new()).access(ReadMode::Read).store(&path.path)?;
-        tesseral::recognize(&*store)
-    });
-    match found {
-        Ok(format) => Ok(Some(format.id())),
-        Err(error) if matches!(error.kind(), tesseral::ErrorKind::Unrecognized { .. }) => Ok(None),
-        Err(error) => Err(crate::error::raise(py, &error)),
-    }
+    runtime::run_at(py, &path.path, |cancel| {
+        let open = path.opener(Open::new()).access(ReadMode::Read).cancel(cancel.clone());
+        match tesseral::recognize(&*open.store(&path.path)?) {
+            Ok(format) => Ok(Some(format.id())),
+            Err(error) if matches!(error.kind(), tesseral::ErrorKind::Unrecognized { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    })
 }
 
 /// Id, display name, file extensions, whether it is writable, and whether arrays can be appended to, of every format.

@@ -7,8 +7,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tesseral::{
-    ArrayId, ArraySchema, ArraySpec, CellLen, CodecSpec, ColumnData, Create, Error, Field, HistoryRow,
-    Region, Scalar, Session, StagedOutput, TextExtent, Value,
+    ArrayId, ArraySchema, ArraySpec, Cancel, CellLen, CodecSpec, ColumnData, Create, Error, Field,
+    HistoryRow, Region, Scalar, Session, StagedOutput, TextExtent, Value,
 };
 use tesseral_core::schema::VariableRole;
 
@@ -20,6 +20,8 @@ use crate::{dtype, numpy_array, runtime, value};
 #[pyclass(frozen, module = "tesseral._native")]
 pub struct Writer {
     session: RwLock<Option<Session>>,
+    /// Ends an upload.
+    cancel: Cancel,
 }
 
 impl Writer {
@@ -149,10 +151,13 @@ pub fn declare(
     overwrite: bool,
     options: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Writer> {
-    let create = asked(overwrite, options)?.storage(path.storage.clone());
+    let cancel = Cancel::default();
+    let execution = tesseral::Options::default().with_cancel(cancel.clone());
+    let create = asked(overwrite, options)?.storage(path.storage.clone()).execution(execution);
     let document = serde_json::from_str(document).map_err(|e| PyValueError::new_err(e.to_string()))?;
-    let session = py.detach(|| create.declare(&path.path, format, &document)).or_raise(py)?;
-    Ok(Writer { session: RwLock::new(Some(session)) })
+    let begin = || create.declare(&path.path, format, &document);
+    let session = runtime::run_canceled_by(py, &cancel, begin)?;
+    Ok(Writer { session: RwLock::new(Some(session)), cancel })
 }
 
 #[pymethods]
@@ -180,13 +185,14 @@ impl Writer {
             create = create.chunk_statistics(stored);
             create = if stored { create.statistics() } else { create };
         }
+        let cancel = Cancel::default();
         let begin = || {
             runtime::home();
             let options = runtime::options(&tesseral::Options::default())?.into_owned();
-            create.execution(options).begin(&path.path, format)
+            create.execution(options.with_cancel(cancel.clone())).begin(&path.path, format)
         };
-        let session = py.detach(begin).or_raise(py)?;
-        Ok(Self { session: RwLock::new(Some(session)) })
+        let session = runtime::run_canceled_by(py, &cancel, begin)?;
+        Ok(Self { session: RwLock::new(Some(session)), cancel })
     }
 
     /// Creates an array and returns its number.
@@ -270,7 +276,7 @@ impl Writer {
             session.ok_or_else(closed).and_then(Session::stage)
         };
         let folder = py.detach(stage).or_raise(py)?;
-        Ok(PyStagedWrite { folder: Mutex::new(Some(folder)) })
+        Ok(PyStagedWrite { folder: Mutex::new(Some(folder)), cancel: self.cancel.clone() })
     }
 
     /// Publishes the container atomically.
@@ -279,7 +285,7 @@ impl Writer {
             let session = self.session.write().unwrap_or_else(PoisonError::into_inner).take();
             session.ok_or_else(closed).and_then(Session::commit)
         };
-        py.detach(commit).or_raise(py)
+        runtime::run_canceled_by(py, &self.cancel, commit)
     }
 
     /// Discards the container.
@@ -292,6 +298,8 @@ impl Writer {
 #[pyclass(name = "Staged", frozen, module = "tesseral._native")]
 pub struct PyStagedWrite {
     folder: Mutex<Option<StagedOutput>>,
+    /// Ends an upload.
+    cancel: Cancel,
 }
 
 #[pymethods]
@@ -309,7 +317,7 @@ impl PyStagedWrite {
             let folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner).take();
             folder.ok_or_else(closed).and_then(StagedOutput::publish)
         };
-        py.detach(publish).or_raise(py)
+        runtime::run_canceled_by(py, &self.cancel, publish)
     }
 
     /// Removes it.

@@ -11,6 +11,7 @@
 //! written at the end of the file, interleaved writes of another process are an error, and only bytes of this append are
 //! truncated, while they are at the end of the file.
 
+use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind as IoKind, Seek, Write};
 use std::os::unix::fs::MetadataExt;
@@ -24,7 +25,40 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Interval between attempts to lock.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// An append in progress.
+/// Something that bytes are appended to: all of them, or none.
+pub trait AppendTarget: Debug {
+    /// Length including the bytes written so far.
+    fn len(&self) -> u64;
+
+    /// Returns whether it is empty.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Offset of the bytes of this append.
+    fn start(&self) -> u64;
+
+    /// Truncates it before the first write.
+    ///
+    /// # Errors
+    /// `InvalidRequest` after the first write or when `len` exceeds its length; `Unsupported` if another process can be writing
+    /// those bytes; `Io`.
+    fn truncate(&mut self, len: u64) -> Result<()>;
+
+    /// Appends bytes.
+    ///
+    /// # Errors
+    /// `Io`, also when another process has written to it; `Unsupported` for more bytes than it can hold.
+    fn write(&mut self, bytes: &[u8]) -> Result<()>;
+
+    /// Makes the bytes durable. Dropping the append without a commit removes them.
+    ///
+    /// # Errors
+    /// `Io`, `Changed`, also when it was removed or replaced since it was opened.
+    fn commit(self: Box<Self>) -> Result<()>;
+}
+
+/// An append to a file in progress. Truncating it is not rolled back.
 #[derive(Debug)]
 pub struct AppendFile {
     path: PathBuf,
@@ -90,27 +124,21 @@ impl AppendFile {
         }
     }
 
-    /// Length of the file including the bytes written so far.
-    pub fn len(&self) -> u64 {
+    fn io(&self, op: &'static str, error: std::io::Error) -> Error {
+        Error::io(op, self.path.display().to_string(), error)
+    }
+}
+
+impl AppendTarget for AppendFile {
+    fn len(&self) -> u64 {
         self.end
     }
 
-    /// Returns whether the file is empty.
-    pub fn is_empty(&self) -> bool {
-        self.end == 0
-    }
-
-    /// Offset of the bytes of this append.
-    pub fn start(&self) -> u64 {
+    fn start(&self) -> u64 {
         self.start
     }
 
-    /// Truncates the file before the first write. This is not rolled back.
-    ///
-    /// # Errors
-    /// `InvalidRequest` after the first write or when `len` exceeds the file; `Unsupported` if the file cannot be locked,
-    /// because another process can be writing those bytes; `Io`.
-    pub fn truncate(&mut self, len: u64) -> Result<()> {
+    fn truncate(&mut self, len: u64) -> Result<()> {
         if self.end != self.start || len > self.end {
             return Err(Error::invalid(format!("cannot truncate {} to {len} bytes", self.path.display())));
         }
@@ -124,11 +152,7 @@ impl AppendFile {
         Ok(())
     }
 
-    /// Appends bytes.
-    ///
-    /// # Errors
-    /// `Io`, also when another process has written to the file.
-    pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+    fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             match self.file.write(bytes) {
                 Ok(0) => return Err(self.io("write", IoKind::WriteZero.into())),
@@ -148,11 +172,7 @@ impl AppendFile {
         Ok(())
     }
 
-    /// Makes the bytes durable. Dropping the append without a commit removes them.
-    ///
-    /// # Errors
-    /// `Io`, also when the file was removed or replaced since it was opened.
-    pub fn commit(mut self) -> Result<()> {
+    fn commit(mut self: Box<Self>) -> Result<()> {
         self.file.sync_all().map_err(|e| self.io("sync", e))?;
         if self.created {
             let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -163,10 +183,6 @@ impl AppendFile {
         }
         self.committed = true;
         Ok(())
-    }
-
-    fn io(&self, op: &'static str, error: std::io::Error) -> Error {
-        Error::io(op, self.path.display().to_string(), error)
     }
 }
 
@@ -224,8 +240,8 @@ mod tests {
         (folder, path)
     }
 
-    fn open(path: &Path) -> AppendFile {
-        AppendFile::open(path, &|| Ok(())).unwrap()
+    fn open(path: &Path) -> Box<AppendFile> {
+        Box::new(AppendFile::open(path, &|| Ok(())).unwrap())
     }
 
     #[test]

@@ -15,6 +15,10 @@ impl StoreLayer for Growing {
         self.0.as_ref()
     }
 
+    fn over(&self, inner: Arc<dyn Store>) -> Option<Arc<dyn Store>> {
+        Some(Arc::new(Self(inner)))
+    }
+
     fn operation(&self, guard: OperationGuard) -> OperationGuard {
         guard.of_growing_files()
     }

@@ -2,9 +2,10 @@
 
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use tesseral_core::{Error, ErrorKind, Result};
+use tesseral_core::{Cancel, Error, ErrorKind, Result};
 
 use crate::sigbus::OperationGuard;
 use crate::store::{ByteRange, ObjectBytes, ObjectInfo, Overwrite, Profile, Staged, Store, Upcoming};
@@ -37,6 +38,12 @@ pub trait StoreLayer: Debug + Send + Sync {
     fn read_error(&self, object: &str, error: Error) -> Error {
         let _ = object;
         error
+    }
+
+    /// The same layer over another view of its store; `None` if operations on it cannot be canceled while they wait.
+    fn over(&self, inner: Arc<dyn Store>) -> Option<Arc<dyn Store>> {
+        let _ = inner;
+        None
     }
 
     /// Adjusts the guard of an operation that begins.
@@ -90,6 +97,10 @@ impl<L: StoreLayer> Store for L {
 
     fn prefetch(&self, upcoming: &[Upcoming]) {
         self.inner().prefetch(upcoming);
+    }
+
+    fn canceled_by(&self, cancel: &Cancel) -> Option<Arc<dyn Store>> {
+        self.inner().canceled_by(cancel).and_then(|inner| self.over(inner))
     }
 
     fn profile(&self) -> Profile {

@@ -16,6 +16,8 @@
 #![deny(unsafe_code)]
 
 mod append;
+mod append_object;
+mod claim;
 mod durability;
 mod folder;
 mod growing;
@@ -37,8 +39,10 @@ pub mod test_wrappers;
 mod traffic;
 mod unpublished;
 
-pub use append::AppendFile;
+pub use append::{AppendFile, AppendTarget};
+pub use append_object::AppendObject;
 pub use bytes::Bytes;
+pub use claim::{CLAIM, Claim};
 pub use durability::{Durability, Unsynced};
 pub use growing::Growing;
 pub use layer::StoreLayer;

@@ -174,17 +174,6 @@ impl Location {
         }
     }
 
-    /// Returns the path of something that only a local file can be.
-    ///
-    /// # Errors
-    /// `Unsupported` for URLs; `what` is the operation, such as "writing messages to".
-    pub fn local(&self, what: &str) -> Result<&Path> {
-        self.path().ok_or_else(|| {
-            Error::unsupported(format!("{what} {self}"))
-                .hint("use a path of this machine, and copy it afterwards")
-        })
-    }
-
     /// Returns the store, without a request. `access` is how local files are read.
     ///
     /// # Errors

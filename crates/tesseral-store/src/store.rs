@@ -2,9 +2,10 @@
 
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use tesseral_core::{Error, ErrorKind, Result};
+use tesseral_core::{Cancel, Error, ErrorKind, Result};
 
 use crate::sigbus::OperationGuard;
 use crate::unpublished::Unpublished;
@@ -230,6 +231,13 @@ pub trait Store: Debug + Send + Sync {
     /// memory. Failures are reported by the requests themselves.
     fn prefetch(&self, upcoming: &[Upcoming]) {
         let _ = upcoming;
+    }
+
+    /// The same store for one operation, whose requests end with `Cancelled` when it is canceled; `None` if the store answers at
+    /// once.
+    fn canceled_by(&self, cancel: &Cancel) -> Option<Arc<dyn Store>> {
+        let _ = cancel;
+        None
     }
 
     /// Returns how the store is read best.

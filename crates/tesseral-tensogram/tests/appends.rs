@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tesseral_core::{DType, ErrorKind};
 use tesseral_format::{AuditOptions, Format, MessageFormat, OpenOptions, TruncatedTail, append_messages};
 use tesseral_store::test_wrappers::{Counting, FaultInjection, Wrapped};
-use tesseral_store::{LocalStore, MemoryStore, ReadMode, Store, StoreExt};
+use tesseral_store::{LocalStore, Location, MemoryStore, ReadMode, StorageOptions, Store, StoreExt};
 use tesseral_tensogram::{
     DataObjectDescriptor as Descriptor, EncodeOptions, GlobalMetadata, StreamingEncoder, TensogramFile,
     TensogramFormat, encode,
@@ -136,7 +136,13 @@ fn magics_inside_a_truncated_payload_are_ignored() {
 fn a_failed_append_leaves_the_file_unchanged() {
     let (first, whole) = (message(3), message(40));
     let (_folder, path) = file(&first);
-    let (mut out, removed) = append_messages(&TensogramFormat, &path, &OpenOptions::default()).unwrap();
+    let (mut out, removed) = append_messages(
+        &TensogramFormat,
+        &Location::Path(path.clone()),
+        &StorageOptions::new(),
+        &OpenOptions::default(),
+    )
+    .unwrap();
     assert_eq!(removed, None);
     out.write(&whole[..100]).unwrap();
     // A concurrent reader sees the old messages.

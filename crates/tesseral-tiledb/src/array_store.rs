@@ -14,6 +14,10 @@ impl StoreLayer for ArrayStore {
         self.0.as_ref()
     }
 
+    fn over(&self, inner: Arc<dyn Store>) -> Option<Arc<dyn Store>> {
+        Some(Arc::new(Self(inner)))
+    }
+
     fn read_error(&self, object: &str, error: Error) -> Error {
         // The marker of groups is optional; every other object is required.
         let needed = !object.is_empty() && object != crate::group::MARKER;

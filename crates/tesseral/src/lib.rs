@@ -60,7 +60,7 @@ pub use tesseral_dataset::{
     AnswerAxis, Append, Array, ArrayId, Asked, AsyncResult, AsyncResults, CellQuery, ChunkAdvice, Container,
     CoordinateRange, CopiedDataset, Create, Open, Output, Overview, Point, PositionRange, ReadCost, Rolling,
     SelectedCells, Session, StagedOutput, StatisticsQuery, TimeGroups, Variable, Variables, advise,
-    apply_repair, as_of, condition, copy_dataset, declared_field, edit, edit_store, local, open, overview,
+    apply_repair, as_of, condition, copy_dataset, declared_field, edit, edit_store, open, overview,
     overview_within, recover, remove_unfinished, repairs, unfinished,
 };
 pub use tesseral_engine::{

@@ -6,7 +6,7 @@ use tesseral::{Container, Error};
 use super::Arguments;
 use crate::cat::{self, Format};
 use crate::cells_argument::CellsArgument;
-use crate::context::{Context, local};
+use crate::context::Context;
 use crate::error::{CliResult, exit};
 use crate::output::{self, OutputArguments};
 use crate::progress::Meter;
@@ -46,8 +46,7 @@ pub(super) fn export(context: &Context, arguments: &Arguments, format: Format, k
             .into());
     }
     let words = named.iter().chain(&arguments.select).cloned().collect();
-    let target = local(&arguments.output)?;
-    let output = OutputArguments { output: Some(target.clone()), force: shared.force };
+    let output = OutputArguments { output: Some(arguments.output.clone()), force: shared.force };
     let source = context.open(&arguments.input, &Meter::new(false))?;
     let lost = carries_digests(&source, named.first());
     let from = source.format().id();
@@ -55,7 +54,8 @@ pub(super) fn export(context: &Context, arguments: &Arguments, format: Format, k
         return report(context, arguments, from, kind, None, lost);
     }
     cat::export(context, CellsArgument::new(arguments.input.clone(), words), format, output)?;
-    report(context, arguments, from, kind, Some(super::stored(&target)), lost)
+    let stored = context.opener(&Meter::new(false))?.store(&arguments.output)?.len("")?;
+    report(context, arguments, from, kind, Some(stored), lost)
 }
 
 /// Returns whether digests cover the exported array. The export itself reports an unreadable one.

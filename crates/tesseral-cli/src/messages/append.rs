@@ -7,15 +7,31 @@ use serde_json::json;
 use tesseral::{Error, MessageChange, TruncatedTail, append_messages};
 
 use super::MessageSource;
-use crate::context::{Context, local};
+use tesseral_store::{Location, StorageOptions};
+
+use crate::context::Context;
 use crate::error::{CliResult, exit};
 use crate::output;
+use crate::progress::Meter;
 use crate::text::{self, escape};
 
 /// Returns whether the arguments are files of messages.
 pub(crate) fn is_meant(context: &Context, target: &Path, source: &Path) -> bool {
-    let held = std::fs::metadata(target).is_ok_and(|found| found.is_dir() || found.len() > 0);
-    MessageSource::new(context, if held { target } else { source }).is_ok()
+    MessageSource::new(context, if is_there(context, target) { target } else { source }).is_ok()
+}
+
+/// Returns whether there is more than an empty file.
+fn is_there(context: &Context, target: &Path) -> bool {
+    match Location::parse(target) {
+        Ok(Location::Path(path)) => {
+            std::fs::metadata(path).is_ok_and(|found| found.is_dir() || found.len() > 0)
+        }
+        // A folder has no length.
+        _ => context
+            .opener(&Meter::new(false))
+            .and_then(|open| Ok(open.store(target)?.len("")?))
+            .is_ok_and(|len| len > 0),
+    }
 }
 
 /// Appends the messages of files unchanged. Appends either all of them or none.
@@ -27,8 +43,8 @@ pub(crate) fn run(context: &Context, output: &Path, paths: &[PathBuf]) -> CliRes
         let file = source.open()?;
         sources.push((source, file));
     }
-    let target = local(output)?;
-    if std::fs::metadata(&target).is_ok_and(|found| found.len() > 0) {
+    let target = Location::parse(output)?;
+    if is_there(context, output) {
         let target = MessageSource::new(context, output)?;
         if let Some((other, _)) = sources.iter().find(|(s, _)| s.format.id() != target.format.id()) {
             let detail = format!("{} messages in {}", other.format.title(), target.format.title());
@@ -36,7 +52,8 @@ pub(crate) fn run(context: &Context, output: &Path, paths: &[PathBuf]) -> CliRes
         }
     }
     let Some((first, _)) = sources.first() else { return Err(Error::invalid("no source to append").into()) };
-    let (mut out, removed) = append_messages(first.messages, &target, &first.options)?;
+    let (mut out, removed) =
+        append_messages(first.messages, &target, &StorageOptions::new(), &first.options)?;
     if let Some(tail) = removed {
         let (path, TruncatedTail { offset, len, detail }) = (output.to_string_lossy(), tail);
         let line = format!("{path}: removed {len} bytes of a truncated message at {offset}: {detail}");

@@ -15,13 +15,11 @@ use tesseral_core::{Advice, Error, ErrorKind, Result};
 use tesseral_format::{Probe, Sniff};
 use tesseral_registry as registry;
 use tesseral_store::{
-    Location, ObjectInfo, ObjectKind, Overwrite, ReadMode, StagedPath, StorageOptions, Store, StoreExt,
+    CLAIM, Claim, Location, ObjectInfo, ObjectKind, Overwrite, ReadMode, StagedPath, Store,
 };
 
-use super::OutputKind;
+use super::{Output, OutputKind};
 
-/// Suffix of the object that one writer of an output holds.
-pub(crate) const CLAIM: &str = ".tesseral-claim";
 /// Number of objects uploaded at the same time.
 const PARALLEL: usize = 8;
 /// Number of bytes copied at once.
@@ -48,13 +46,13 @@ enum Found {
 
 impl RemoteTarget {
     /// Checks the rules for an output, and returns where it is written first.
-    pub(super) fn stage(
-        url: &str,
-        kind: OutputKind,
-        overwrite: Overwrite,
-        storage: &StorageOptions,
-    ) -> Result<(Self, StagedPath)> {
-        let at = |url: String| Location::parse(url)?.store(ReadMode::Read, storage);
+    pub(super) fn stage(url: &str, output: &Output) -> Result<(Self, StagedPath)> {
+        let Output { kind, overwrite, storage, cancel, .. } = output;
+        let (kind, overwrite) = (*kind, *overwrite);
+        let at = |url: String| {
+            let store = Location::parse(url)?.store(ReadMode::Read, storage)?;
+            Ok::<_, Error>(store.canceled_by(cancel).unwrap_or(store))
+        };
         let (store, claim) = (at(url.to_owned())?, at(format!("{}{CLAIM}", url.trim_end_matches('/')))?);
         check(&store, kind, overwrite)?;
         let folder = tempfile::Builder::new().prefix("tesseral-").tempdir().map_err(|e| {
@@ -72,7 +70,7 @@ impl RemoteTarget {
         if self.overwrite == Overwrite::Replace {
             return put(&*self.store, "", &self.local, Overwrite::Replace);
         }
-        let claim = Claim::take(&self.claim, self.store.location())?;
+        let claim = Claim::take(Arc::clone(&self.claim), self.store.location())?;
         let uploaded = self.create();
         drop(claim);
         uploaded
@@ -116,44 +114,6 @@ impl RemoteTarget {
                 thread.join().map_err(|_| Error::internal("an uploading thread panicked"))?
             })
         })
-    }
-}
-
-/// The right to create an output.
-struct Claim<'a>(&'a Arc<dyn Store>);
-
-impl<'a> Claim<'a> {
-    fn take(store: &'a Arc<dyn Store>, output: &str) -> Result<Self> {
-        let put = || store.put("", b"a writer is creating the object of this name", Overwrite::Refuse);
-        match put() {
-            Ok(()) => {}
-            Err(e) if matches!(e.kind(), ErrorKind::InvalidRequest { .. }) => {
-                let what = format!("{output} is being created by another process");
-                let hint = format!(
-                    "if no process is running, {} is a leftover of an interrupted writer: remove it",
-                    store.location()
-                );
-                return Err(Error::invalid(what).hint(hint));
-            }
-            Err(e) => return Err(e),
-        }
-        let claim = Self(store);
-        match put() {
-            Err(e) if matches!(e.kind(), ErrorKind::InvalidRequest { .. }) => Ok(claim),
-            Err(e) => Err(e),
-            Ok(()) => {
-                let what =
-                    format!("creating {output} without overwriting: the server ignores conditional puts");
-                Err(Error::unsupported(what).hint(Advice::Overwrite))
-            }
-        }
-    }
-}
-
-impl Drop for Claim<'_> {
-    fn drop(&mut self) {
-        // A claim that cannot be removed is named by the next writer.
-        let _ = self.0.remove("");
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn decode_packed(
 /// # Errors
 /// Errors of the plan, the store and the decoders; `Limit`; `Unsupported` if cells can be unwritten.
 pub fn read_bits(handle: &Handle, request: &Request, options: &Options) -> Result<Vec<u8>> {
-    handle.restartable(|handle| read_chunks(handle, request, options))
+    handle.operate(options, |handle| read_chunks(handle, request, options))
 }
 
 fn read_chunks(handle: &Handle, request: &Request, options: &Options) -> Result<Vec<u8>> {

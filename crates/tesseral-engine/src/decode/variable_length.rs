@@ -24,7 +24,7 @@ const FILL: Pointer = (u32::MAX, 0);
 /// # Errors
 /// Errors of the plan, the store and the decoders; `Limit`.
 pub fn read_var(handle: &Handle, request: &Request, options: &Options) -> Result<Cells> {
-    handle.restartable(|handle| read_all(handle, request, options))
+    handle.operate(options, |handle| read_all(handle, request, options))
 }
 
 /// As [`read_var`], with validity 0 for every missing cell.

@@ -386,7 +386,7 @@ pub fn cells(handle: &Handle, request: &Request, order: CellOrder, options: &Opt
         return Ok(CellStream { inner: Inner::Dense(Box::new(dense)), valid: false });
     }
     // The first batch is read with the plan: until then everything can restart on a newer state.
-    handle.restartable(|handle| {
+    handle.operate(options, |handle| {
         let mut stream = stream(CellRead::new(handle, request, order, false, options)?);
         if let Inner::Sparse { query, todo, allowed, first } = &mut stream.inner {
             *first = next_batch(query, todo, *allowed)?;
@@ -496,7 +496,7 @@ fn next_batch(query: &mut CellRead, todo: &mut Vec<Slab>, allowed: u64) -> Resul
 /// # Errors
 /// Errors of the plan, the store and the decoders; `Limit` if the rows exceed the memory limit.
 pub fn read_cells(handle: &Handle, request: &Request, options: &Options) -> Result<CellBatch> {
-    handle.restartable(|handle| read_sorted(handle, request, options))
+    handle.operate(options, |handle| read_sorted(handle, request, options))
 }
 
 /// As [`read_cells`], with missing cells as nulls.

@@ -334,7 +334,7 @@ pub(crate) fn fill_cell(field: &Field, size: usize) -> Vec<u8> {
 /// # Errors
 /// Errors of the plan, the store and the decoders; `Limit` if the result exceeds the memory limit.
 pub fn read(handle: &Handle, request: &Request, options: &Options) -> Result<Dense> {
-    handle.restartable(|handle| read_through(handle, request, options, Some(lasting)))
+    handle.operate(options, |handle| read_through(handle, request, options, Some(lasting)))
 }
 
 /// As [`read`], but never a view: later changes of the file do not affect the result.
@@ -342,7 +342,7 @@ pub fn read(handle: &Handle, request: &Request, options: &Options) -> Result<Den
 /// # Errors
 /// As [`read`].
 pub fn read_owned(handle: &Handle, request: &Request, options: &Options) -> Result<Dense> {
-    handle.restartable(|handle| read_through(handle, request, options, None))
+    handle.operate(options, |handle| read_through(handle, request, options, None))
 }
 
 /// Reads a selection of one field and passes it to `see`, without a copy if the layout of the file allows it. This is one
@@ -358,7 +358,7 @@ pub fn read_with<T>(
 ) -> Result<T> {
     // The result is passed once, so the operation cannot restart afterwards.
     let mut see = Some(see);
-    handle.restartable(|handle| {
+    handle.operate(options, |handle| {
         let dense = read_through(handle, request, options, Some(passing))?;
         see.take().map_or_else(|| Err(Error::internal("the result was already passed on")), |see| see(&dense))
     })
@@ -408,7 +408,7 @@ fn read_through(handle: &Handle, request: &Request, options: &Options, how: Opti
 /// # Errors
 /// As [`read`]; `InvalidRequest` for nullable fields.
 pub fn read_buffer(handle: &Handle, request: &Request, options: &Options) -> Result<Buffer> {
-    handle.restartable(|handle| read_into_buffer(handle, request, options))
+    handle.operate(options, |handle| read_into_buffer(handle, request, options))
 }
 
 fn read_into_buffer(handle: &Handle, request: &Request, options: &Options) -> Result<Buffer> {
@@ -446,7 +446,7 @@ pub fn read_into(
     options: &Options,
 ) -> Result<()> {
     let mut validity = validity;
-    handle.restartable(|handle| {
+    handle.operate(options, |handle| {
         let prepared = PreparedRead::new(handle, request, options)?;
         execute(handle, &prepared, values, validity.as_deref_mut(), options)
     })

@@ -122,7 +122,7 @@ pub fn reduce(
     wanted: StatSet,
     options: &Options,
 ) -> Result<Reduced> {
-    handle.restartable(|handle| reduce_along(handle, request, axes, wanted, options))
+    handle.operate(options, |handle| reduce_along(handle, request, axes, wanted, options))
 }
 
 fn reduce_along(

@@ -47,7 +47,7 @@ pub(crate) fn summarize_columns(
     wanted: StatSet,
     options: &Options,
 ) -> Result<Vec<Summarized>> {
-    handle.restartable(|handle| {
+    handle.operate(options, |handle| {
         check_cells(handle, request)?;
         if handle.schema().sparse {
             return summarize_sparse(handle, request, wanted, options);

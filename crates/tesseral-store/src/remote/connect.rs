@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, S3CopyIfNotExists};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, S3CopyIfNotExists};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
@@ -29,6 +29,9 @@ fn canonical(service: Service, name: &str) -> &str {
     }
 }
 
+/// Longest time of a request of an upload.
+const UPLOAD: &str = "600s";
+
 /// A client and the connections it keeps, shared by all stores of the same server and settings.
 type Client = Arc<dyn ObjectStore>;
 
@@ -42,6 +45,19 @@ type Key = (u32, String, Vec<(String, String, bool)>);
 /// # Errors
 /// `InvalidRequest` for unknown names of settings and missing ones.
 pub(crate) fn client(target: &Target, options: &StorageOptions) -> Result<Client> {
+    client_with(target, options, None)
+}
+
+/// Returns the client of uploads to a target. Unless the settings state another time, a request may take as long as a large part
+/// over a slow connection, not only as long as an answer.
+///
+/// # Errors
+/// As [`client`].
+pub(crate) fn uploading_client(target: &Target, options: &StorageOptions) -> Result<Client> {
+    client_with(target, options, Some(UPLOAD))
+}
+
+fn client_with(target: &Target, options: &StorageOptions, timeout: Option<&str>) -> Result<Client> {
     let prefix = match target.service {
         Service::S3 => "AWS_",
         Service::Google => "GOOGLE_",
@@ -56,6 +72,10 @@ pub(crate) fn client(target: &Target, options: &StorageOptions) -> Result<Client
                 *name = rest.to_owned();
             }
         }
+    }
+    if let Some(timeout) = timeout {
+        // The first: any other setting is applied later.
+        settings.insert(0, ("timeout".to_owned(), timeout.to_owned(), false));
     }
     let key = (std::process::id(), target.base.clone(), settings);
     let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,22 +100,7 @@ fn build(target: &Target, settings: &[(String, String, bool)]) -> Result<Client>
         Error::invalid(format!("cannot connect to {}: {}", target.location, super::error::chain(&e)))
     };
     Ok(match target.service {
-        Service::S3 => {
-            let builder = AmazonS3Builder::new()
-                .with_bucket_name(&target.bucket)
-                .with_copy_if_not_exists(S3CopyIfNotExists::Multipart)
-                .with_retry(retries());
-            let builder =
-                apply::<AmazonS3ConfigKey, _>(target, settings, builder, |b, k, v| b.with_config(k, v))?;
-            let builder = match plain_endpoint(
-                settings,
-                &["endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url", "aws_endpoint_url_s3"],
-            ) {
-                true => builder.with_allow_http(true),
-                false => builder,
-            };
-            Arc::new(builder.build().map_err(failed)?)
-        }
+        Service::S3 => Arc::new(s3_builder(target, settings)?.build().map_err(failed)?),
         Service::Google => {
             let builder =
                 GoogleCloudStorageBuilder::new().with_bucket_name(&target.bucket).with_retry(retries());
@@ -122,6 +127,29 @@ fn build(target: &Target, settings: &[(String, String, bool)]) -> Result<Client>
             Arc::new(builder.build().map_err(failed)?)
         }
     })
+}
+
+fn s3_builder(target: &Target, settings: &[(String, String, bool)]) -> Result<AmazonS3Builder> {
+    let builder = AmazonS3Builder::new()
+        .with_bucket_name(&target.bucket)
+        .with_copy_if_not_exists(S3CopyIfNotExists::Multipart)
+        .with_retry(retries());
+    let builder = apply::<AmazonS3ConfigKey, _>(target, settings, builder, |b, k, v| b.with_config(k, v))?;
+    let names = ["endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url", "aws_endpoint_url_s3"];
+    Ok(if plain_endpoint(settings, &names) { builder.with_allow_http(true) } else { builder })
+}
+
+/// Returns the client of S3 itself, for requests that other services do not have; `None` without credentials.
+///
+/// # Errors
+/// As [`client`].
+pub(crate) fn s3(target: &Target, options: &StorageOptions) -> Result<Option<Arc<AmazonS3>>> {
+    let builder = s3_builder(target, &options.with_environment("AWS_"))?;
+    if builder.get_config_value(&AmazonS3ConfigKey::SkipSignature).as_deref() == Some("true") {
+        return Ok(None);
+    }
+    let client = builder.build().map_err(|e| Error::invalid(super::error::chain(&e)))?;
+    Ok(Some(Arc::new(client)))
 }
 
 /// Settings that decide which server is reached.

@@ -15,6 +15,7 @@ mod error;
 mod pieces;
 mod request;
 mod runtime;
+mod unfinished;
 mod upload;
 mod url;
 
@@ -24,9 +25,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use object_store::aws::AmazonS3;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
-use tesseral_core::{Error, ErrorKind, Result};
+use tesseral_core::{Cancel, Error, ErrorKind, Result};
 
 use crate::resolve::{CacheFolder, StorageOptions};
 use crate::store::{
@@ -36,6 +38,7 @@ use crate::traffic::{Traffic, TrafficCounter};
 use cache::Cache;
 use pieces::Pieces;
 use request::{Answer, Request, Response};
+use unfinished::Upload;
 use url::{Service, Target};
 
 /// Number of bytes requested from both ends of an object at first contact.
@@ -45,22 +48,27 @@ const MOST_AHEAD: u64 = 1 << 20;
 /// Time after which an announced listing is not used any more.
 const FRESH: Duration = Duration::from_secs(5);
 
+/// Longest time of a removal after its operation was canceled.
+const REMOVAL: Duration = Duration::from_secs(5);
+
 /// Mark in the names of objects that are not published.
 const MARK: &str = ".tesseral-";
 /// Number of unpublished objects that are listed.
 const MOST_MARKED: usize = 1 << 16;
 
-/// An object of an object store or web server, or a prefix with everything below it.
-#[derive(Debug)]
+/// An object of an object store or web server, or a prefix with everything below it. Clones share what is known of its objects.
+#[derive(Clone, Debug)]
 pub struct RemoteStore {
-    location: String,
+    location: Arc<str>,
     root: Path,
     service: Service,
-    source: ClientSource,
-    known: Mutex<HashMap<String, Pieces>>,
-    listed: Mutex<HashMap<String, KeptListing>>,
-    cache: Option<Cache>,
+    source: Arc<ClientSource>,
+    known: Arc<Mutex<HashMap<String, Pieces>>>,
+    listed: Arc<Mutex<HashMap<String, KeptListing>>>,
+    cache: Option<Arc<Cache>>,
     traffic: Arc<TrafficCounter>,
+    /// Ends requests that are under way.
+    cancel: Cancel,
 }
 
 /// A listing that was received before it was requested.
@@ -92,7 +100,8 @@ impl RemoteStore {
         let (location, service) = (target.location.clone(), target.service);
         let cache = options
             .cache()?
-            .map(|folder| Cache::new(&folder, format!("{}\n{root}", connect::endpoint(&target, options))));
+            .map(|folder| Cache::new(&folder, format!("{}\n{root}", connect::endpoint(&target, options))))
+            .map(Arc::new);
         let store = Self::new(location, root, service, ClientSource::Connected(target, options.clone()));
         Ok(Self { cache, ..store })
     }
@@ -113,20 +122,21 @@ impl RemoteStore {
     /// Keeps bytes of objects in a folder of this machine.
     #[must_use]
     pub fn with_cache(self, folder: &CacheFolder) -> Self {
-        let cache = Some(Cache::new(folder, format!("{}\n{}", self.location, self.root)));
-        Self { cache, ..self }
+        let cache = Cache::new(folder, format!("{}\n{}", self.location, self.root));
+        Self { cache: Some(Arc::new(cache)), ..self }
     }
 
     fn new(location: String, root: Path, service: Service, source: ClientSource) -> Self {
         Self {
-            location,
+            location: location.into(),
             root,
             service,
-            source,
-            known: Mutex::default(),
-            listed: Mutex::default(),
+            source: Arc::new(source),
+            known: Arc::default(),
+            listed: Arc::default(),
             cache: None,
             traffic: Arc::default(),
+            cancel: Cancel::default(),
         }
     }
 
@@ -136,9 +146,17 @@ impl RemoteStore {
     }
 
     fn client(&self) -> Result<Arc<dyn ObjectStore>> {
-        match &self.source {
+        match &*self.source {
             ClientSource::Given(client) => Ok(Arc::clone(client)),
             ClientSource::Connected(target, options) => connect::client(target, options),
+        }
+    }
+
+    /// The client of uploads, whose requests may take longer.
+    fn uploading_client(&self) -> Result<Arc<dyn ObjectStore>> {
+        match &*self.source {
+            ClientSource::Given(client) => Ok(Arc::clone(client)),
+            ClientSource::Connected(target, options) => connect::uploading_client(target, options),
         }
     }
 
@@ -167,7 +185,7 @@ impl RemoteStore {
             return Ok(Vec::new());
         }
         let began = self.traffic.begin(requests.len() as u64);
-        let answers = runtime::wait(request::all(self.client()?, requests))?;
+        let answers = runtime::wait(&self.cancel, request::all(self.client()?, requests))?;
         let received = answers.iter().map(|answer| match answer {
             Ok(Response::Part(part)) => part.bytes.len() as u64,
             _ => 0,
@@ -224,14 +242,14 @@ impl RemoteStore {
         }
         // A listing that was requested with the first contact, and has not been used yet.
         if self.kept("").is_some_and(|entries| entries > 0) {
-            return Err(Error::io("read", &self.location, std::io::ErrorKind::IsADirectory.into()));
+            return Err(Error::io("read", &*self.location, std::io::ErrorKind::IsADirectory.into()));
         }
         self.contact(&[])
     }
 
     /// Requests the object of the store itself, and listings of folders below it.
     fn contact(&self, folders: &[String]) -> Result<()> {
-        let folder = || Error::io("read", &self.location, std::io::ErrorKind::IsADirectory.into());
+        let folder = || Error::io("read", &*self.location, std::io::ErrorKind::IsADirectory.into());
         let list = Request::List { path: self.root.clone() };
         if self.root.as_ref().is_empty() && self.service.has_listings() {
             let entries = self.ask(vec![list])?.pop();
@@ -477,13 +495,40 @@ impl RemoteStore {
         self.listed().clear();
     }
 
+    /// What ends removals: also those of a canceled operation, which removes what it wrote, have some time.
+    fn cancel_removal(&self) -> Cancel {
+        match self.cancel.check() {
+            Ok(()) => self.cancel.clone(),
+            Err(_) => Cancel::at(Instant::now() + REMOVAL),
+        }
+    }
+
     /// Objects beside this one, and below it, that were not published.
     fn marked(&self) -> Result<Vec<Path>> {
         if !self.service.has_listings() {
             return Ok(Vec::new());
         }
         let marked = request::marked(self.client()?, self.root.clone(), MARK, MOST_MARKED);
-        runtime::wait(marked)?.map_err(|failure| self.failed("list", "", &failure))
+        runtime::wait(&self.cancel, marked)?.map_err(|failure| self.failed("list", "", &failure))
+    }
+
+    /// Uploads in parts that have begun, where the service lists them.
+    fn unfinished(&self) -> Result<Vec<Upload>> {
+        match self.listing_client()? {
+            Some(client) => runtime::wait(&self.cancel, unfinished::list(client, self.root.clone()))?
+                .map_err(|failure| self.failed("list uploads of", "", &failure)),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The client of a service that lists uploads.
+    fn listing_client(&self) -> Result<Option<Arc<AmazonS3>>> {
+        match &*self.source {
+            ClientSource::Connected(target, options) if self.service == Service::S3 => {
+                connect::s3(target, options)
+            }
+            _ => Ok(None),
+        }
     }
 
     fn check_writable(&self) -> Result<()> {
@@ -585,6 +630,10 @@ impl Store for RemoteStore {
         }
     }
 
+    fn canceled_by(&self, cancel: &Cancel) -> Option<Arc<dyn Store>> {
+        Some(Arc::new(Self { cancel: cancel.clone(), ..self.clone() }))
+    }
+
     fn profile(&self) -> Profile {
         Profile::NETWORK
     }
@@ -606,31 +655,36 @@ impl Store for RemoteStore {
 
     fn stage(&self, object: &str, overwrite: Overwrite) -> Result<Box<dyn Staged>> {
         self.check_writable()?;
-        let replaced = self.known().get(object).and_then(|known| known.etag().map(str::to_owned));
+        let replaced = self.known().get(object).and_then(Pieces::update);
         if object.is_empty() && overwrite == Overwrite::Refuse && self.exists("")? {
             let exists = Error::invalid(format!("output {} already exists", self.location));
             return Err(exists.hint(tesseral_core::Advice::Overwrite));
         }
-        self.forget(object);
         let target = upload::Destination {
-            client: self.client()?,
+            store: self.clone(),
+            client: self.uploading_client()?,
+            object: object.to_owned(),
             path: self.path(object)?,
-            described: self.describe(object),
             overwrite,
             replaced,
-            traffic: Arc::clone(&self.traffic),
         };
         Ok(Box::new(upload::Spooled::new(target)?))
     }
 
     fn leftovers(&self) -> Result<Vec<String>> {
-        Ok(self.marked()?.into_iter().map(|path| path.to_string()).collect())
+        let objects = self.marked()?.into_iter().map(|path| path.to_string());
+        Ok(objects.chain(self.unfinished()?.iter().map(Upload::describe)).collect())
     }
 
     fn remove_leftovers(&self) -> Result<()> {
         self.check_writable()?;
+        let uploads = self.unfinished()?;
+        if let Some(client) = self.listing_client()?.filter(|_| !uploads.is_empty()) {
+            let removed = runtime::wait(&self.cancel_removal(), unfinished::remove(client, uploads))?;
+            removed.map_err(|failure| self.failed("remove leftovers of", "", &failure))?;
+        }
         let (client, paths) = (self.client()?, self.marked()?);
-        let removed = runtime::wait(request::remove(client, paths))?;
+        let removed = runtime::wait(&self.cancel_removal(), request::remove(client, paths))?;
         removed.map_err(|failure| self.failed("remove leftovers of", "", &failure))
     }
 
@@ -638,7 +692,7 @@ impl Store for RemoteStore {
         self.check_writable()?;
         self.forget(object);
         let (client, path) = (self.client()?, self.path(object)?);
-        match runtime::wait(async move { client.delete(&path).await })? {
+        match runtime::wait(&self.cancel_removal(), async move { client.delete(&path).await })? {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(failure) => Err(self.failed("remove", object, &failure)),
         }
@@ -649,7 +703,7 @@ impl Store for RemoteStore {
         self.known().clear();
         self.listed().clear();
         let (client, path) = (self.client()?, self.path(object)?);
-        let removed = runtime::wait(request::remove_below(client, path))?;
+        let removed = runtime::wait(&self.cancel_removal(), request::remove_below(client, path))?;
         removed.map_err(|failure| self.failed("remove", object, &failure))?;
         self.remove(object)
     }

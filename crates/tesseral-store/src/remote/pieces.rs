@@ -1,7 +1,7 @@
 //! Cached state of one object: its length, its version and some of its bytes.
 
 use bytes::Bytes;
-use object_store::ObjectMeta;
+use object_store::{ObjectMeta, UpdateVersion};
 
 use crate::store::{ByteRange, ObjectBytes};
 
@@ -24,6 +24,8 @@ struct Version {
     etag: Option<String>,
     /// For servers without entity tags; unknown of a version that was only identified.
     modified: Option<i64>,
+    /// Its number, by which some services replace it.
+    number: Option<String>,
 }
 
 impl Pieces {
@@ -54,9 +56,16 @@ impl Pieces {
     /// Determines the version by its entity tag, if no answer did.
     pub(crate) fn pin(&mut self, etag: &str, len: u64) {
         if self.version.is_none() {
-            self.version = Some(Version { etag: Some(etag.to_owned()), modified: None });
+            self.version = Some(Version { etag: Some(etag.to_owned()), modified: None, number: None });
             self.len = Some(len);
         }
+    }
+
+    /// What a request names to replace the version that was read, and no other.
+    pub(crate) fn update(&self) -> Option<UpdateVersion> {
+        let version = self.version.as_ref()?;
+        let update = UpdateVersion { e_tag: version.etag.clone(), version: version.number.clone() };
+        (update.e_tag.is_some() || update.version.is_some()).then_some(update)
     }
 
     /// Entity tag of the version that was read.
@@ -67,7 +76,11 @@ impl Pieces {
     /// Compares the version of an answer with that of earlier ones; the first answer determines it. Returns whether they are
     /// the same.
     pub(crate) fn admit(&mut self, meta: &ObjectMeta) -> bool {
-        let now = Version { etag: meta.e_tag.clone(), modified: Some(meta.last_modified.timestamp_micros()) };
+        let now = Version {
+            etag: meta.e_tag.clone(),
+            modified: Some(meta.last_modified.timestamp_micros()),
+            number: meta.version.clone(),
+        };
         let same = match &self.version {
             None => true,
             Some(first) if self.len != Some(meta.size) => {

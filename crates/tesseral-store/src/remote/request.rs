@@ -49,7 +49,7 @@ pub(crate) type Answer = Result<Response>;
 pub(crate) async fn all(client: Arc<dyn ObjectStore>, requests: Vec<Request>) -> Vec<Answer> {
     let run = |request| {
         // Each request is a task, so that all threads of the runtime take part in decryption.
-        let task = tokio::spawn(one(Arc::clone(&client), request));
+        let task = super::runtime::spawn(one(Arc::clone(&client), request));
         async { task.await.unwrap_or_else(|source| Err(Failure::JoinError { source })) }
     };
     futures_util::stream::iter(requests).map(run).buffered(PARALLEL).collect().await

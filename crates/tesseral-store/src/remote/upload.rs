@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use object_store::path::Path;
@@ -15,38 +16,45 @@ use object_store::{
 };
 use tesseral_core::{Error, Result};
 
-use super::{error, runtime};
-use crate::store::{Overwrite, Staged};
-use crate::traffic::TrafficCounter;
+use super::RemoteStore;
+use super::error;
+use super::runtime::{self, Stop};
+use crate::map::map;
+use crate::store::{Overwrite, Staged, StoreExt};
 
 /// Size up to which an object is one request.
 const ONE_REQUEST: u64 = 64 << 20;
+/// As above of an object that is replaced in one version: parts are joined without a condition.
+const LONGEST: u64 = 5 << 30;
 /// Size of the parts of larger objects.
 const PART: u64 = 16 << 20;
 /// Number of parts under way at the same time.
 const PARALLEL: usize = 4;
+/// Longest time to remove the parts of an upload that failed.
+const ABORT: Duration = Duration::from_secs(5);
 
 /// Where an object is uploaded.
 #[derive(Debug)]
 pub(crate) struct Destination {
+    pub store: RemoteStore,
     pub client: Arc<dyn ObjectStore>,
+    pub object: String,
     pub path: Path,
-    pub described: String,
     pub overwrite: Overwrite,
-    /// Entity tag of the version that is replaced, if it was read.
-    pub replaced: Option<String>,
-    /// Counts its requests.
-    pub traffic: Arc<TrafficCounter>,
+    /// The version that is replaced, if it was read.
+    pub replaced: Option<UpdateVersion>,
 }
 
 impl Destination {
+    fn described(&self) -> String {
+        self.store.describe(&self.object)
+    }
+
     fn mode(&self) -> PutMode {
         match (self.overwrite, &self.replaced) {
             (Overwrite::Refuse, _) => PutMode::Create,
             (Overwrite::Replace, None) => PutMode::Overwrite,
-            (Overwrite::Replace, Some(etag)) => {
-                PutMode::Update(UpdateVersion { e_tag: Some(etag.clone()), version: None })
-            }
+            (Overwrite::Replace, Some(version)) => PutMode::Update(version.clone()),
         }
     }
 }
@@ -61,14 +69,14 @@ pub(crate) struct Spooled {
 impl Spooled {
     pub(crate) fn new(target: Destination) -> Result<Self> {
         let file = tempfile::tempfile().map_err(|e| {
-            Error::io("create", format!("a temporary file for {}", target.described), e)
+            Error::io("create", format!("a temporary file for {}", target.described()), e)
                 .hint("set TMPDIR to a folder with enough space")
         })?;
         Ok(Self { file: Arc::new(file), target })
     }
 
     fn io(&self, op: &'static str, error: std::io::Error) -> Error {
-        Error::io(op, format!("a temporary file for {}", self.target.described), error)
+        Error::io(op, format!("a temporary file for {}", self.target.described()), error)
     }
 }
 
@@ -87,28 +95,36 @@ impl Staged for Spooled {
 
     fn publish(self: Box<Self>) -> Result<()> {
         let len = self.file.metadata().map_err(|e| self.io("stat", e))?.len();
-        let (client, path, mode) =
-            (Arc::clone(&self.target.client), self.target.path.clone(), self.target.mode());
-        let file = Arc::clone(&self.file);
-        let whole = len <= ONE_REQUEST;
+        let Destination { store, client, path, .. } = &self.target;
+        let (client, path, mode) = (Arc::clone(client), path.clone(), self.target.mode());
+        let (file, cancel) = (Arc::clone(&self.file), &store.cancel);
+        let whole = len <= if matches!(mode, PutMode::Update(_)) { LONGEST } else { ONE_REQUEST };
         // An upload in parts begins and ends with a request, which depend on one another.
-        let began = self.target.traffic.begin(if whole { 1 } else { 2 + len.div_ceil(PART) });
-        let sent = runtime::wait(async move {
-            match whole {
-                true => put(&*client, &path, &file, len, mode).await,
-                false => put_parts(&*client, &path, file, len, mode).await,
+        let began = store.traffic.begin(if whole { 1 } else { 2 + len.div_ceil(PART) });
+        let sent = match whole {
+            true => runtime::wait(cancel, async move { put(&*client, &path, &file, len, mode).await })?,
+            false => {
+                let sent = runtime::wait_with(cancel, move |stop| async move {
+                    put_parts(&*client, &path, file, len, mode, stop).await
+                })?;
+                // What was sent is removed by then.
+                if sent.is_err() {
+                    cancel.check()?;
+                }
+                sent
             }
-        })?;
-        self.target.traffic.end(began, 0, if sent.is_ok() { len } else { 0 });
+        };
+        store.traffic.end(began, 0, if sent.is_ok() { len } else { 0 });
+        store.forget(&self.target.object);
         sent.map_err(|failure| match (&failure, self.target.overwrite) {
             (Failure::NotImplemented { .. } | Failure::NotSupported { .. }, Overwrite::Refuse) => {
                 let what = format!(
                     "creating {} without overwriting: the server has no conditional puts",
-                    self.target.described
+                    self.target.described()
                 );
                 Error::unsupported(what).hint(tesseral_core::Advice::Overwrite)
             }
-            _ => error::translate("write", self.target.described.clone(), &failure),
+            _ => error::translate("write", self.target.described(), &failure),
         })
     }
 }
@@ -131,7 +147,12 @@ async fn put(
     mode: PutMode,
 ) -> object_store::Result<()> {
     let options = PutOptions { mode, ..PutOptions::default() };
-    client.put_opts(path, PutPayload::from(part(file, 0, len)?), options).await.map(drop)
+    let bytes = match len {
+        ..=ONE_REQUEST => part(file, 0, len)?,
+        // Nobody else has the file, which has no name. Its pages need not be in memory together.
+        _ => Bytes::from_owner(map(file).map_err(local)?),
+    };
+    client.put_opts(path, PutPayload::from(bytes), options).await.map(drop)
 }
 
 /// Uploads in parts. The server checks no condition when it joins them, so that the object is uploaded under another name and
@@ -142,9 +163,10 @@ async fn put_parts(
     file: Arc<File>,
     len: u64,
     mode: PutMode,
+    mut stop: Stop,
 ) -> object_store::Result<()> {
     if let PutMode::Update(version) = &mode {
-        let now = client.head(path).await?;
+        let now = stop.or(client.head(path)).await.unwrap_or_else(stopped)?;
         if now.e_tag != version.e_tag {
             return Err(Failure::Precondition {
                 path: path.to_string(),
@@ -153,13 +175,18 @@ async fn put_parts(
         }
     }
     if !matches!(mode, PutMode::Create) {
-        return upload(client, path, &file, len).await;
+        return upload(client, path, &file, len, &mut stop).await;
     }
     let staged = Path::parse(format!("{path}.tesseral-{:x}.staged", random()))?;
-    upload(client, &staged, &file, len).await?;
+    upload(client, &staged, &file, len, &mut stop).await?;
     let copied = client.copy_if_not_exists(&staged, path).await;
     let removed = client.delete(&staged).await;
     copied.and(removed)
+}
+
+/// The failure of an upload that was asked to stop, which the caller replaces.
+fn stopped<T>() -> object_store::Result<T> {
+    Err(Failure::Generic { store: "remote", source: "canceled".into() })
 }
 
 fn random() -> u64 {
@@ -167,13 +194,21 @@ fn random() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
-async fn upload(client: &dyn ObjectStore, path: &Path, file: &File, len: u64) -> object_store::Result<()> {
+/// Sends all parts and joins them. An upload that fails or is asked to stop is aborted.
+async fn upload(
+    client: &dyn ObjectStore,
+    path: &Path,
+    file: &File,
+    len: u64,
+    stop: &mut Stop,
+) -> object_store::Result<()> {
     let mut upload = client.put_multipart(path).await?;
-    match send(&mut *upload, file, len).await {
+    let sent = stop.or(send(&mut *upload, file, len)).await.unwrap_or_else(stopped);
+    match sent {
         Ok(()) => upload.complete().await.map(drop),
         Err(failure) => {
-            // The first error is the one to report. Parts that remain are removed by rules of the bucket.
-            let _ = upload.abort().await;
+            // The first error is the one to report. Parts that remain are listed by `leftovers`.
+            let _ = tokio::time::timeout(ABORT, upload.abort()).await;
             Err(failure)
         }
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use tesseral_core::Cancel;
 use tesseral_format::{OpenOptions, append_messages};
-use tesseral_store::{LocalStore, ReadMode, Store};
+use tesseral_store::{LocalStore, Location, ReadMode, StorageOptions, Store};
 
 use super::decoding::{OpenedMessage, VerifiedObjects};
 use super::encoding::encode;
@@ -311,7 +311,12 @@ impl TensogramFile {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "appending to a store").into());
         };
         let _turn = self.inner.appending.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut file, removed) = append_messages(&TensogramFormat, path, &OpenOptions::default())?;
+        let (mut file, removed) = append_messages(
+            &TensogramFormat,
+            &Location::Path(path.clone()),
+            &StorageOptions::new(),
+            &OpenOptions::default(),
+        )?;
         let offset = file.start();
         file.write(message)?;
         file.commit()?;

@@ -172,7 +172,7 @@ pub fn units(
     most: Option<u64>,
     options: &Options,
 ) -> Result<Vec<Unit>> {
-    handle.restartable(|handle| cut_units(handle, request, fold, most, options))
+    handle.operate(options, |handle| cut_units(handle, request, fold, most, options))
 }
 
 fn cut_units(
@@ -255,7 +255,7 @@ pub fn fold_unit(
     unit: &Unit,
     options: &Options,
 ) -> Result<Partial> {
-    handle.restartable(|handle| match handle.schema().sparse {
+    handle.operate(options, |handle| match handle.schema().sparse {
         true => rows::fold_unit(handle, request, fold, unit, options),
         false => fold_part(handle, request, fold, unit, options),
     })
