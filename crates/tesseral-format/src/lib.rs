@@ -63,5 +63,8 @@ pub use tesseral_codec::Contexts;
 pub use tesseral_core as core;
 pub use tesseral_store as store;
 pub use versioned::Versioned;
-pub use writer::{ArraySpec, CodecSpec, EncodedChunk, EncodedPart, Pending, StoredChunk, Writer};
+pub use writer::{
+    ArraySpec, CodecSpec, EncodedChunk, EncodedPart, Pending, StoredChunk, Writer, check_unique,
+    publish_shared,
+};
 pub use written_chunks::{WrittenChunks, to_little_endian};

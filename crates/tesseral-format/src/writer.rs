@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use tesseral_core::{ArraySchema, Attributes, ChunkStats, Coords, Error, HistoryRow, Order, Result, Value};
 use tesseral_store::Staged;
 
@@ -121,6 +121,28 @@ pub struct EncodedChunk<'a> {
     pub stats: Vec<ChunkStats>,
 }
 
+impl<'a> EncodedChunk<'a> {
+    /// Creates a chunk that is stored as one range of bytes, without statistics.
+    pub fn contiguous(coords: &[u64], bytes: Cow<'a, [u8]>, raw_len: usize) -> Self {
+        let part = EncodedPart {
+            column: Column::Field(0),
+            role: Role::Values,
+            bytes,
+            raw_len: raw_len as u64,
+            codec: 0,
+        };
+        Self { coords: Coords::from_slice(coords), parts: smallvec![part], stats: Vec::new() }
+    }
+
+    /// The only part of a [contiguous](Self::contiguous) chunk.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if there is none.
+    pub fn into_part(mut self) -> Result<EncodedPart<'a>> {
+        self.parts.pop().ok_or_else(|| Error::invalid("a chunk without bytes"))
+    }
+}
+
 impl EncodedChunk<'_> {
     /// Converts to an owned chunk.
     pub fn into_owned<'b>(self) -> EncodedChunk<'b> {
@@ -192,6 +214,26 @@ impl<'a> Pending<'a> {
     }
 }
 
+/// Publishes an object that chunks were written to.
+///
+/// # Errors
+/// `Io`; `Internal` while a chunk is being written.
+pub fn publish_shared(object: Arc<Box<dyn Staged>>) -> Result<()> {
+    let object = Arc::try_unwrap(object);
+    object.map_err(|_| Error::internal("chunks are still being written"))?.publish()
+}
+
+/// Rejects the name of an array that was created before.
+///
+/// # Errors
+/// `InvalidRequest`.
+pub fn check_unique<'a>(mut names: impl Iterator<Item = &'a str>, name: &str) -> Result<()> {
+    if names.any(|other| other == name) {
+        return Err(Error::invalid(format!("duplicate array name {name:?}")));
+    }
+    Ok(())
+}
+
 /// Writer of a container. Nothing is visible before [`commit`](Self::commit); dropping it discards everything.
 pub trait Writer: Debug + Send + Sync {
     /// Creates an array and returns its number. Formats with a leading directory require all arrays before the first chunk.
@@ -201,7 +243,10 @@ pub trait Writer: Debug + Send + Sync {
     fn begin(&mut self, spec: &ArraySpec) -> Result<usize>;
 
     /// Returns whether chunks of an array should have statistics.
-    fn wants_stats(&self, array: usize) -> bool;
+    fn wants_stats(&self, array: usize) -> bool {
+        let _ = array;
+        false
+    }
 
     /// Returns whether these statistics leave out the missing values that a field declares, beside nulls.
     fn excludes_missing(&self, array: usize) -> bool {

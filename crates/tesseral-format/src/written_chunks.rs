@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::ColumnData;
 use tesseral_core::{ArraySchema, ChunkGrid, Error, Order, Result, alloc};
 
 /// The chunks of an array that were written, each with what its format keeps of it.
@@ -92,6 +93,22 @@ impl<T> WrittenChunks<T> {
         let mut sorted: Vec<(u64, T)> = self.chunks().iter().map(|(n, kept)| (*n, kept.clone())).collect();
         sorted.sort_unstable_by_key(|(number, _)| *number);
         sorted
+    }
+
+    /// Returns the cells of a chunk of one field of fixed-size cells without nulls, each of `size` bytes.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if there is no such chunk, or if the columns do not match it.
+    pub fn fixed<'a>(&self, coords: &[u64], columns: &[ColumnData<'a>], size: u64) -> Result<&'a [u8]> {
+        self.check(coords)?;
+        let [ColumnData::Fixed { values, validity: None }] = columns else {
+            return Err(self.invalid(coords, "expected one column of fixed-size cells"));
+        };
+        let cells = self.grid.region(coords).cells().unwrap_or(u64::MAX);
+        if cells.checked_mul(size) != Some(values.len() as u64) {
+            return Err(self.invalid(coords, "the values do not match the shape of the chunk"));
+        }
+        Ok(values)
     }
 
     /// Returns the cells of a chunk, at the edges of the array as a whole chunk with `fill` in the cells beyond it. Every cell
@@ -224,5 +241,13 @@ mod tests {
         assert_eq!(chunks.variable_length(&[1, 0], &[1, 3], b"abc").unwrap(), [&b"a"[..], b"bc"]);
         assert!(chunks.variable_length(&[1, 0], &[1, 4], b"abc").is_err());
         assert!(chunks.variable_length(&[1, 1], &[1, 3], b"abc").is_err());
+        let column = |values| [ColumnData::Fixed { values, validity: None }];
+        assert_eq!(chunks.fixed(&[1, 0], &column(&[5, 6]), 1).unwrap(), [5, 6]);
+        assert!(
+            chunks.fixed(&[1, 0], &column(&[5, 6]), 2).is_err()
+                && chunks.fixed(&[2, 0], &column(&[]), 1).is_err()
+        );
+        let nullable = [ColumnData::Fixed { values: &[5, 6], validity: Some(&[1, 1]) }];
+        assert!(chunks.fixed(&[1, 0], &nullable, 1).is_err() && chunks.fixed(&[1, 0], &[], 1).is_err());
     }
 }

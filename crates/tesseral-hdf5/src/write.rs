@@ -22,7 +22,7 @@ use hdf5_reader::checksum::jenkins_lookup3;
 use tesseral_core::{Attributes, ChunkStats, Error, HistoryRow, Result};
 use tesseral_format::{
     ArraySpec, ColumnData, CreateOption, CreateOptions, EncodedChunk, Groups, OptionTable, OptionType,
-    Pending, Scratch, Writer, check_paths, groups_around,
+    Pending, Scratch, Writer, check_paths, check_unique, groups_around, publish_shared,
 };
 use tesseral_store::{Staged, Store};
 
@@ -306,17 +306,11 @@ impl Writer for Hdf5Writer {
     fn begin(&mut self, spec: &ArraySpec) -> Result<usize> {
         let name = &spec.schema.name;
         check_name(name)?;
-        if self.arrays.iter().any(|array| array.name == *name) {
-            return Err(Error::invalid(format!("duplicate array name {name:?}")));
-        }
+        check_unique(self.arrays.iter().map(|own| own.name.as_str()), name)?;
         let array = DatasetWrite::new(spec, &self.options.unlimited).map_err(|e| e.in_array(name))?;
         dimension::check(&self.arrays, &array).map_err(|e| e.in_array(name))?;
         self.arrays.push(array);
         Ok(self.arrays.len() - 1)
-    }
-
-    fn wants_stats(&self, _array: usize) -> bool {
-        false
     }
 
     fn encode<'a>(
@@ -334,9 +328,10 @@ impl Writer for Hdf5Writer {
         self.place(array, chunk)?.store()
     }
 
-    fn place<'a>(&self, array: usize, mut chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
+    fn place<'a>(&self, array: usize, chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
         let array = self.array(array)?;
-        let part = chunk.parts.pop().ok_or_else(|| Error::invalid("a chunk without bytes"))?;
+        let coords = chunk.coords.clone();
+        let part = chunk.into_part()?;
         let mut pending = Pending::default();
         let mut bytes = part.bytes;
         let at = self.reserve(bytes.len());
@@ -348,7 +343,7 @@ impl Writer for Hdf5Writer {
             heap::rebase(bytes.to_mut().get_mut(..len).unwrap_or_default(), base);
         }
         let stored = u32::try_from(len).unwrap_or(u32::MAX);
-        array.chunks.claim(&chunk.coords, StoredAt { address: at, len: stored })?;
+        array.chunks.claim(&coords, StoredAt { address: at, len: stored })?;
         pending.push(&self.staged, at, bytes);
         Ok(pending)
     }
@@ -408,7 +403,6 @@ impl Writer for Hdf5Writer {
         self.staged.set_len(end)?;
         let root = addresses.first().copied().unwrap_or(UNDEFINED);
         self.staged.write_at(0, &superblock(end, root))?;
-        let staged = Arc::try_unwrap(self.staged);
-        staged.map_err(|_| Error::internal("chunks are still being written"))?.publish()
+        publish_shared(self.staged)
     }
 }

@@ -9,14 +9,13 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-use smallvec::smallvec;
 use tesseral_core::{
-    Attributes, CellLen, ChunkStats, Coords, DType, Error, HistoryRow, Order, Region, Result, Scalar, Value,
+    Attributes, CellLen, ChunkStats, DType, Error, HistoryRow, Order, Region, Result, Scalar, Value,
 };
 use tesseral_format::convention::history;
 use tesseral_format::{
-    ArraySpec, Column, ColumnData, CreateOption, CreateOptions, EncodedChunk, EncodedPart, OptionTable,
-    OptionType, Role, Scratch, Writer, WrittenChunks, contiguous_runs,
+    ArraySpec, ColumnData, CreateOption, CreateOptions, EncodedChunk, OptionTable, OptionType, Scratch,
+    Writer, WrittenChunks, check_unique, contiguous_runs,
 };
 use tesseral_store::{Staged, Store};
 
@@ -362,9 +361,7 @@ impl NetCdf3Writer {
             return unsupported(format!("cells of {}", field.type_name()));
         }
         check_name(&schema.name)?;
-        if self.variables.iter().any(|other| other.name == schema.name) {
-            return Err(Error::invalid(format!("duplicate array name {:?}", schema.name)));
-        }
+        check_unique(self.variables.iter().map(|own| own.name.as_str()), &schema.name)?;
         let chunks = WrittenChunks::new(schema)?;
         let (mut dims, mut record) = (Vec::new(), false);
         for (axis, (dim, extent)) in schema.dims.iter().zip(chunks.grid().shape()).enumerate() {
@@ -541,10 +538,6 @@ impl Writer for NetCdf3Writer {
         Ok(self.variables.len() - 1)
     }
 
-    fn wants_stats(&self, _array: usize) -> bool {
-        false
-    }
-
     fn needs_order(&self, _array: usize) -> bool {
         false
     }
@@ -558,30 +551,22 @@ impl Writer for NetCdf3Writer {
         _scratch: &mut Scratch,
     ) -> Result<EncodedChunk<'a>> {
         let own = self.variable(array)?;
-        own.chunks.check(coords)?;
-        let [ColumnData::Fixed { values, validity: None }] = columns else {
-            return Err(own.chunks.invalid(coords, "expected one column of fixed-size cells"));
-        };
-        let cells = own.chunks.grid().region(coords).cells().unwrap_or(u64::MAX);
-        if cells.checked_mul(own.size) != Some(values.len() as u64) {
-            return Err(own.chunks.invalid(coords, "the values do not match the shape of the chunk"));
-        }
-        let mut bytes = Cow::Borrowed(*values);
+        let values = own.chunks.fixed(coords, columns, own.size)?;
+        let mut bytes = Cow::Borrowed(values);
         let word = own.dtype.word();
         if cfg!(target_endian = "little") && word > 1 {
             bytes.to_mut().chunks_exact_mut(word).for_each(<[u8]>::reverse);
         }
-        let raw_len = values.len() as u64;
-        let part = EncodedPart { column: Column::Field(0), role: Role::Values, bytes, raw_len, codec: 0 };
-        Ok(EncodedChunk { coords: Coords::from_slice(coords), parts: smallvec![part], stats: Vec::new() })
+        Ok(EncodedChunk::contiguous(coords, bytes, values.len()))
     }
 
     fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
         let (own, layout) = (self.variable(array)?, self.layout()?);
-        let part = chunk.parts.first().ok_or_else(|| Error::invalid("a chunk without bytes"))?;
-        own.chunks.claim(&chunk.coords, ())?;
+        let coords = chunk.coords.clone();
+        let part = chunk.into_part()?;
+        own.chunks.claim(&coords, ())?;
         let begin = layout.begins.get(array).copied().unwrap_or(0);
-        let region = own.chunks.grid().region(&chunk.coords);
+        let region = own.chunks.grid().region(&coords);
         let written = match region.bounds().split_first().filter(|_| own.record) {
             None => self.put(own, begin, &region, &part.bytes),
             Some(((first, end), rest)) => {
@@ -593,7 +578,7 @@ impl Writer for NetCdf3Writer {
                 })
             }
         };
-        written.inspect_err(|_| own.chunks.release(&chunk.coords))
+        written.inspect_err(|_| own.chunks.release(&coords))
     }
 
     fn set_attributes(&mut self, attributes: Attributes) -> Result<()> {

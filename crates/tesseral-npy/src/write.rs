@@ -6,14 +6,11 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value as Json, json};
-use smallvec::smallvec;
-use tesseral_core::{
-    Attributes, CellLen, ChunkStats, Coords, Error, HistoryRow, Order, Result, alloc, numpy,
-};
+use tesseral_core::{Attributes, CellLen, ChunkStats, Error, HistoryRow, Order, Result, alloc, numpy};
 use tesseral_format::convention::{history, value};
 use tesseral_format::{
-    ArraySpec, Column, ColumnData, CreateOptions, EncodedChunk, EncodedPart, Role, Scratch, Writer,
-    WrittenChunks, contiguous_runs, to_little_endian,
+    ArraySpec, ColumnData, CreateOptions, EncodedChunk, Scratch, Writer, WrittenChunks, check_unique,
+    contiguous_runs, publish_shared, to_little_endian,
 };
 use tesseral_store::{Staged, Store};
 
@@ -300,16 +297,10 @@ impl Writer for NpzWriter {
     fn begin(&mut self, spec: &ArraySpec) -> Result<usize> {
         let name = &spec.schema.name;
         let member = MemberWrite::new(spec, self.end).map_err(|e| e.in_array(name))?;
-        if self.members.iter().any(|other| other.name == member.name) {
-            return Err(Error::invalid(format!("duplicate array name {name:?}")));
-        }
+        check_unique(self.members.iter().map(|own| own.name.as_str()), &member.name)?;
         self.end = member.cells() + member.len;
         self.members.push(member);
         Ok(self.members.len() - 1)
-    }
-
-    fn wants_stats(&self, _array: usize) -> bool {
-        false
     }
 
     fn needs_order(&self, _array: usize) -> bool {
@@ -325,31 +316,19 @@ impl Writer for NpzWriter {
         _scratch: &mut Scratch,
     ) -> Result<EncodedChunk<'a>> {
         let own = self.member(array)?;
-        own.chunks.check(coords)?;
-        let [ColumnData::Fixed { values, validity: None }] = columns else {
-            return Err(own.chunks.invalid(coords, "expected one column of fixed-size cells"));
-        };
-        let cells = own.chunks.grid().region(coords).cells().unwrap_or(u64::MAX);
-        if cells.checked_mul(own.size) != Some(values.len() as u64) {
-            return Err(own.chunks.invalid(coords, "the values do not match the shape of the chunk"));
-        }
-        let part = EncodedPart {
-            column: Column::Field(0),
-            role: Role::Values,
-            bytes: to_little_endian(Cow::Borrowed(values), own.word),
-            raw_len: values.len() as u64,
-            codec: 0,
-        };
-        Ok(EncodedChunk { coords: Coords::from_slice(coords), parts: smallvec![part], stats: Vec::new() })
+        let values = own.chunks.fixed(coords, columns, own.size)?;
+        let bytes = to_little_endian(Cow::Borrowed(values), own.word);
+        Ok(EncodedChunk::contiguous(coords, bytes, values.len()))
     }
 
     fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
         let own = self.member(array)?;
-        let part = chunk.parts.first().ok_or_else(|| Error::invalid("a chunk without bytes"))?;
-        own.chunks.claim(&chunk.coords, ())?;
+        let coords = chunk.coords.clone();
+        let part = chunk.into_part()?;
+        own.chunks.claim(&coords, ())?;
         let grid = own.chunks.grid();
-        let runs = contiguous_runs(grid.shape(), &grid.region(&chunk.coords));
-        let (run, starts) = runs.ok_or_else(|| own.chunks.invalid(&chunk.coords, "a box beyond 2^64"))?;
+        let runs = contiguous_runs(grid.shape(), &grid.region(&coords));
+        let (run, starts) = runs.ok_or_else(|| own.chunks.invalid(&coords, "a box beyond 2^64"))?;
         let len = usize::try_from(run.saturating_mul(own.size)).unwrap_or(usize::MAX).max(1);
         let written = starts.zip(part.bytes.chunks(len)).try_for_each(|(first, bytes)| {
             let start = first * own.size;
@@ -361,7 +340,7 @@ impl Writer for NpzWriter {
             }
             Ok(())
         });
-        written.inspect_err(|_| own.chunks.release(&chunk.coords))
+        written.inspect_err(|_| own.chunks.release(&coords))
     }
 
     fn set_attributes(&mut self, attributes: Attributes) -> Result<()> {
@@ -386,7 +365,6 @@ impl Writer for NpzWriter {
         let end = directory(&self.members, &crcs, self.end, &self.comment()?);
         self.staged.write_at(self.end, &end)?;
         self.staged.set_len(self.end + end.len() as u64)?;
-        let staged = Arc::try_unwrap(self.staged);
-        staged.map_err(|_| Error::internal("chunks are still being written"))?.publish()
+        publish_shared(self.staged)
     }
 }

@@ -282,18 +282,12 @@ impl Writer for TableWriter {
     fn begin(&mut self, spec: &ArraySpec) -> Result<usize> {
         let name = &spec.schema.name;
         let column = ColumnWrite::new(spec).map_err(|e| e.in_array(name))?;
-        if self.columns.iter().any(|own| own.name == *name) {
-            return Err(Error::invalid(format!("duplicate array name {name:?}")));
-        }
+        check_unique(self.columns.iter().map(|own| own.name.as_str()), name)?;
         if let Some(first) = self.columns.first() {
             table::check_same_rows((&first.name, first.shape), (name, column.shape))?;
         }
         self.columns.push(column);
         Ok(self.columns.len() - 1)
-    }
-
-    fn wants_stats(&self, _array: usize) -> bool {
-        false
     }
 
     fn encode<'a>(
@@ -313,25 +307,18 @@ impl Writer for TableWriter {
             ColumnData::Fixed { values, .. } => values.len(),
             ColumnData::Var { data, .. } => data.len(),
         };
-        let part = EncodedPart {
-            column: Column::Field(0),
-            role: Role::Values,
-            bytes: Cow::Owned(own.file(coords, data)?),
-            raw_len: raw_len as u64,
-            codec: 0,
-        };
-        Ok(EncodedChunk { coords: Coords::from_slice(coords), parts: smallvec![part], stats: Vec::new() })
+        Ok(EncodedChunk::contiguous(coords, Cow::Owned(own.file(coords, data)?), raw_len))
     }
 
     fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
         self.place(array, chunk)?.store()
     }
 
-    fn place<'a>(&self, array: usize, mut chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
+    fn place<'a>(&self, array: usize, chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
         let own = self.column(array)?;
-        let part = chunk.parts.pop().ok_or_else(|| Error::invalid("a chunk without bytes"))?;
-        let file = part.bytes.into_owned();
-        let invalid = || own.chunks.invalid(&chunk.coords, "the bytes are not those of an encoded chunk");
+        let coords = chunk.coords.clone();
+        let file = chunk.into_part()?.bytes.into_owned();
+        let invalid = || own.chunks.invalid(&coords, "the bytes are not those of an encoded chunk");
         let footer = file.len().checked_sub(8).ok_or_else(invalid)?;
         let size = file.get(footer..footer + 4).and_then(|size| size.try_into().ok()).map(u32::from_le_bytes);
         let start = size.and_then(|size| footer.checked_sub(size as usize)).ok_or_else(invalid)?;
@@ -355,7 +342,7 @@ impl Writer for TableWriter {
             .set_offset_index_length(None)
             .build()
             .map_err(of_crate)?;
-        own.chunks.claim(&chunk.coords, Box::new(placed))?;
+        own.chunks.claim(&coords, Box::new(placed))?;
         let mut pending = Pending::default();
         pending.push(&self.staged, at, Cow::Owned(pages));
         Ok(pending)
@@ -380,7 +367,6 @@ impl Writer for TableWriter {
         self.staged.write_at(0, MAGIC)?;
         self.staged.write_at(end, &bytes)?;
         self.staged.set_len(end + bytes.len() as u64)?;
-        let staged = Arc::try_unwrap(self.staged);
-        staged.map_err(|_| Error::internal("chunks are still being written"))?.publish()
+        publish_shared(self.staged)
     }
 }

@@ -14,7 +14,7 @@ use tesseral_core::{Advice, Attributes, ChunkStats, Error, ErrorKind, HistoryRow
 use tesseral_format::convention::history;
 use tesseral_format::{
     ArraySpec, ColumnData, CreateOption, CreateOptions, EncodedChunk, OptionTable, OptionType, Scratch,
-    Writer, check_paths, groups_around,
+    Writer, check_paths, check_unique, groups_around,
 };
 use tesseral_store::{Overwrite, Store, StoreExt};
 
@@ -237,15 +237,9 @@ impl Writer for ZarrWriter {
     fn begin(&mut self, spec: &ArraySpec) -> Result<usize> {
         let name = &spec.schema.name;
         check_name(name)?;
-        if self.arrays.iter().any(|array| array.name == *name) {
-            return Err(Error::invalid(format!("duplicate array name {name:?}")));
-        }
+        check_unique(self.arrays.iter().map(|own| own.name.as_str()), name)?;
         self.arrays.push(ArrayWrite::new(spec, &self.layout)?);
         Ok(self.arrays.len() - 1)
-    }
-
-    fn wants_stats(&self, _array: usize) -> bool {
-        false
     }
 
     fn needs_order(&self, _array: usize) -> bool {
@@ -264,8 +258,8 @@ impl Writer for ZarrWriter {
     }
 
     fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
-        let bytes = chunk.parts.first().map_or(&[][..], |part| &part.bytes);
-        self.array(array)?.store(&chunk.coords, bytes, &*self.store)
+        let coords = chunk.coords.clone();
+        self.array(array)?.store(&coords, &chunk.into_part()?.bytes, &*self.store)
     }
 
     fn set_attributes(&mut self, attributes: Attributes) -> Result<()> {

@@ -7,8 +7,7 @@ use tesseral_codec::checksum::Checksum;
 use tesseral_codec::{shuffle, zlib};
 use tesseral_core::{Attributes, CellLen, Coords, DType, Error, Order, Result, Value, alloc};
 use tesseral_format::{
-    ArraySpec, CodecSpec, Column, ColumnData, EncodedChunk, EncodedPart, Role, Scratch, WrittenChunks,
-    to_little_endian,
+    ArraySpec, CodecSpec, ColumnData, EncodedChunk, Scratch, WrittenChunks, to_little_endian,
 };
 
 use super::datatype::{self, HEAP_REFERENCE};
@@ -168,7 +167,7 @@ impl DatasetWrite {
                 let fill = self.fill.as_deref().unwrap_or(&zeros[..size.min(16)]);
                 let cells = self.chunks.whole(coords, values, fill, Order::RowMajor)?;
                 let cells = to_little_endian(cells, self.word);
-                let raw_len = cells.len() as u64;
+                let raw_len = cells.len();
                 (self.filtered(cells, scratch)?, raw_len)
             }
             [ColumnData::Var { offsets, data, validity: None }] if self.text => {
@@ -177,8 +176,7 @@ impl DatasetWrite {
             }
             _ => return Err(self.chunks.invalid(coords, "the columns do not match the array")),
         };
-        let part = EncodedPart { column: Column::Field(0), role: Role::Values, bytes, raw_len, codec: 0 };
-        Ok(EncodedChunk { coords: Coords::from_slice(coords), parts: smallvec![part], stats: Vec::new() })
+        Ok(EncodedChunk::contiguous(coords, bytes, raw_len))
     }
 
     fn filtered<'a>(&self, cells: Cow<'a, [u8]>, scratch: &mut Scratch) -> Result<Cow<'a, [u8]>> {
@@ -205,7 +203,7 @@ impl DatasetWrite {
     }
 
     /// References to the text of a chunk, then the heap that holds it, and the number of bytes of the references.
-    fn heap(&self, coords: &[u64], offsets: &[u64], data: &[u8]) -> Result<(Vec<u8>, u64)> {
+    fn heap(&self, coords: &[u64], offsets: &[u64], data: &[u8]) -> Result<(Vec<u8>, usize)> {
         let cells = self.chunks.variable_length(coords, offsets, data)?;
         let mut heap = HeapBuilder::default();
         let mut references = alloc::with_capacity("references to text", cells.len() * 16)?;
@@ -217,7 +215,7 @@ impl DatasetWrite {
             references.extend(heap.add(cell, cell.len())?.bytes(0));
         }
         let mut out = self.chunks.whole(coords, &references, &[0; 16], Order::RowMajor)?.into_owned();
-        let len = out.len() as u64;
+        let len = out.len();
         out.extend(heap.finish());
         Ok((out, len))
     }

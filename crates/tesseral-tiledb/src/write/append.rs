@@ -169,10 +169,6 @@ impl Writer for TileDbAppender {
         Err(Error::invalid("an append cannot create another array"))
     }
 
-    fn wants_stats(&self, _array: usize) -> bool {
-        false
-    }
-
     fn needs_order(&self, _array: usize) -> bool {
         self.write.needs_order()
     }

@@ -3,11 +3,8 @@
 use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json};
-use smallvec::smallvec;
 use tesseral_core::{CellLen, Coords, Error, Order, Result};
-use tesseral_format::{
-    ArraySpec, Column, ColumnData, EncodedChunk, EncodedPart, Role, Scratch, WrittenChunks, to_little_endian,
-};
+use tesseral_format::{ArraySpec, ColumnData, EncodedChunk, Scratch, WrittenChunks, to_little_endian};
 use tesseral_store::{Overwrite, Store, StoreExt};
 
 use super::codecs::Steps;
@@ -146,10 +143,9 @@ impl ArrayWrite {
             }
             _ => return Err(self.chunks.invalid(coords, "the columns do not match the array")),
         };
-        let raw_len = cells.len() as u64;
+        let raw_len = cells.len();
         let bytes = self.steps.encode(cells, self.chunks.grid().chunk_shape(), scratch)?;
-        let part = EncodedPart { column: Column::Field(0), role: Role::Values, bytes, raw_len, codec: 0 };
-        Ok(EncodedChunk { coords: Coords::from_slice(coords), parts: smallvec![part], stats: Vec::new() })
+        Ok(EncodedChunk::contiguous(coords, bytes, raw_len))
     }
 
     /// Variable-length cells of a complete chunk; empty ones beyond the array.
