@@ -4,7 +4,7 @@ use crate::{Error, Result};
 
 /// The source of the bytes, for errors.
 #[derive(Clone, Copy, Debug)]
-enum Origin<'a> {
+enum BytesOrigin<'a> {
     /// An object of a store: errors are `Corrupt`, with the offset.
     Object(&'a str),
     /// Input of a codec: errors are `Codec`.
@@ -25,7 +25,7 @@ enum Origin<'a> {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a> {
-    origin: Origin<'a>,
+    origin: BytesOrigin<'a>,
     bytes: &'a [u8],
     at: u64,
 }
@@ -38,12 +38,12 @@ impl<'a> Cursor<'a> {
 
     /// Creates a cursor over bytes at an offset of an object.
     pub fn at_offset(object: &'a str, bytes: &'a [u8], at: u64) -> Self {
-        Self { origin: Origin::Object(object), bytes, at }
+        Self { origin: BytesOrigin::Object(object), bytes, at }
     }
 
     /// Creates a cursor over the input of a codec.
     pub fn codec(codec: &'static str, bytes: &'a [u8]) -> Self {
-        Self { origin: Origin::Codec(codec), bytes, at: 0 }
+        Self { origin: BytesOrigin::Codec(codec), bytes, at: 0 }
     }
 
     /// Creates a cursor over other bytes of the same origin.
@@ -298,8 +298,8 @@ impl<'a> Cursor<'a> {
     /// Creates an error about `what` at an offset.
     pub fn corrupt_at(&self, offset: u64, what: &str, detail: impl Into<String>) -> Error {
         match self.origin {
-            Origin::Object(object) => Error::corrupt(what, object, offset, detail),
-            Origin::Codec(codec) => Error::codec(codec, format!("{what}: {}", detail.into())),
+            BytesOrigin::Object(object) => Error::corrupt(what, object, offset, detail),
+            BytesOrigin::Codec(codec) => Error::codec(codec, format!("{what}: {}", detail.into())),
         }
     }
 
@@ -307,8 +307,8 @@ impl<'a> Cursor<'a> {
     fn truncated(&self, n: u64, what: &str) -> Error {
         let left = self.bytes.len() as u64;
         match self.origin {
-            Origin::Object(object) => Error::truncated(what, object, self.at, n, left),
-            Origin::Codec(codec) => {
+            BytesOrigin::Object(object) => Error::truncated(what, object, self.at, n, left),
+            BytesOrigin::Codec(codec) => {
                 Error::codec(codec, format!("truncated: {what} needs {n} bytes, {left} left"))
             }
         }

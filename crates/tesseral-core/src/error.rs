@@ -11,9 +11,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// [`kind`](Error::kind) is the cause; [`array`](Error::array), [`chunk`](Error::chunk) and
 /// [`advice`](Error::advice) are context that callers add while propagating it.
-pub struct Error(Box<Inner>);
+pub struct Error(Box<ErrorInner>);
 
-struct Inner {
+struct ErrorInner {
     kind: ErrorKind,
     array: Option<String>,
     chunk: Option<Vec<u64>>,
@@ -161,7 +161,7 @@ impl fmt::Display for Candidates<'_> {
 impl Error {
     /// Creates an error from a kind.
     pub fn new(kind: ErrorKind) -> Self {
-        Self(Box::new(Inner { kind, array: None, chunk: None, advice: None }))
+        Self(Box::new(ErrorInner { kind, array: None, chunk: None, advice: None }))
     }
 
     /// Creates a `Corrupt` error for structure `what` at `offset` of `object`.

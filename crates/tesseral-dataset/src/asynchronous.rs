@@ -30,13 +30,13 @@ pub struct AsyncResults<T> {
 
 #[derive(Debug)]
 struct Handover<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<StreamState<T>>,
     /// Signaled when the consumer took a result or is gone.
     taken: Condvar,
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct StreamState<T> {
     ready: VecDeque<Result<T>>,
     waker: Option<Waker>,
     /// The operation ended.
@@ -46,7 +46,7 @@ struct State<T> {
 }
 
 impl<T> Handover<T> {
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, StreamState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -68,7 +68,7 @@ impl<T> Producer<T> {
     }
 }
 
-fn wake<T>(mut state: MutexGuard<'_, State<T>>) {
+fn wake<T>(mut state: MutexGuard<'_, StreamState<T>>) {
     let waker = state.waker.take();
     // Outside the lock: the waker can poll at once.
     drop(state);
@@ -139,7 +139,7 @@ fn run<T: Send + 'static>(
 ) -> AsyncResults<T> {
     let (caller, own) = (caller.clone(), caller.separate());
     let cancel = own.clone();
-    let state = State { ready: VecDeque::new(), waker: None, ended: false, dropped: false };
+    let state = StreamState { ready: VecDeque::new(), waker: None, ended: false, dropped: false };
     let handover = Arc::new(Handover { state: Mutex::new(state), taken: Condvar::new() });
     let producer = Producer(Arc::clone(&handover));
     let failed = Arc::clone(&handover);

@@ -156,7 +156,7 @@ impl Output {
             let (remote, staged) = RemoteTarget::stage(&url, &self)?;
             // Local files of an output in an object store are temporary.
             let unsynced = Unsynced::new(Durability::None);
-            return Ok(StagedOutput { staged, checks: Checks::Remote(remote), unsynced });
+            return Ok(StagedOutput { staged, checks: OutputChecks::Remote(remote), unsynced });
         }
         let rules = Rules::new(&self)?;
         if self.overwrite == Overwrite::Replace {
@@ -165,7 +165,7 @@ impl Output {
         let folder = self.kind == OutputKind::Dataset { folder: true };
         let staged = StagedPath::new(&self.path, folder, self.overwrite)?.durability(self.durability);
         let unsynced = Unsynced::new(self.durability);
-        Ok(StagedOutput { staged, checks: Checks::Local(rules), unsynced })
+        Ok(StagedOutput { staged, checks: OutputChecks::Local(rules), unsynced })
     }
 
     /// Runs the checks of [`stage`](Self::stage) without starting the output, for commands that write several outputs or none.
@@ -191,14 +191,14 @@ impl Output {
 #[derive(Debug)]
 pub struct StagedOutput {
     staged: StagedPath,
-    checks: Checks,
+    checks: OutputChecks,
     /// Its files and folders, which are made durable before it is published.
     unsynced: Arc<Unsynced>,
 }
 
 /// What happens when an output is published.
 #[derive(Debug)]
-enum Checks {
+enum OutputChecks {
     /// It takes its name if the rules allow it.
     Local(Rules),
     /// It is uploaded.
@@ -228,8 +228,8 @@ impl StagedOutput {
     pub fn publish(self) -> Result<()> {
         self.unsynced.settle()?;
         match self.checks {
-            Checks::Local(rules) => self.staged.publish_approved(&|replaced| rules.check(replaced)),
-            Checks::Remote(target) => {
+            OutputChecks::Local(rules) => self.staged.publish_approved(&|replaced| rules.check(replaced)),
+            OutputChecks::Remote(target) => {
                 self.staged.publish_approved(&|_| Ok(()))?;
                 target.upload()
             }

@@ -1,7 +1,7 @@
 //! Statistics of an array, requested by the names of statistics, dimensions, groups and variables.
 
-mod by;
-mod paired;
+mod second_variable;
+mod time_groups;
 mod weights;
 
 use std::borrow::Cow;
@@ -17,8 +17,8 @@ use tesseral_format::{Column, Request, Target};
 
 use crate::{Array, Container};
 
-pub use by::time_groups;
-pub use paired::paired;
+pub use second_variable::paired;
+pub use time_groups::time_groups;
 pub use weights::weights;
 
 /// A question about the cells of an array. Created by [`Array::reduction`].
@@ -53,7 +53,7 @@ pub struct StatisticsQuery<'a> {
     selection: Selection,
     /// Axes to reduce; all by default.
     over: Option<Vec<usize>>,
-    by: Option<Grouping>,
+    by: Option<GroupBy>,
     rolling: Option<(usize, Rolling)>,
     weights: Option<NamedVariable<'a>>,
     with: Option<NamedVariable<'a>>,
@@ -64,7 +64,7 @@ pub struct StatisticsQuery<'a> {
 
 /// What cells are grouped by along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Grouping {
+struct GroupBy {
     axis: usize,
     /// A part of the times; without one, each position is a group.
     part: Option<TimePart>,
@@ -191,7 +191,7 @@ impl<'a> StatisticsQuery<'a> {
     /// As [`by`](Self::by), by the number of the axis.
     #[must_use]
     pub fn by_axis(mut self, axis: usize, part: Option<TimePart>) -> Self {
-        self.by = Some(Grouping { axis, part });
+        self.by = Some(GroupBy { axis, part });
         self
     }
 
@@ -302,7 +302,7 @@ impl<'a> StatisticsQuery<'a> {
             let listed = self.over.as_ref().map(|over| over.contains(&axis));
             let mut groups = None;
             let role = match (self.by, self.rolling) {
-                (Some(Grouping { axis: by, part }), _) if by == axis => match part {
+                (Some(GroupBy { axis: by, part }), _) if by == axis => match part {
                     Some(part) => {
                         let (role, found) = time_groups(array, axis, part, &self.selection)?;
                         groups = Some(found);

@@ -128,12 +128,14 @@ impl<'a> DigestSpan<'a> {
     /// Blocks of the span that intersect `within`. An empty span is one block.
     pub fn blocks(&self, within: &Range<u64>) -> impl Iterator<Item = DigestBlock> + use<'a> {
         let (single, block, digests) = match self.digest {
-            Digest::Xxh3(digest) => (Some((digest, None)), u64::MAX, Table::default()),
-            Digest::Xxh3Blocks { block, digests } => (None, block.max(1), Table::Numbers(digests)),
+            Digest::Xxh3(digest) => (Some((digest, None)), u64::MAX, BlockDigests::default()),
+            Digest::Xxh3Blocks { block, digests } => (None, block.max(1), BlockDigests::Numbers(digests)),
             Digest::Xxh3Tree { block, digests: Some(digests), .. } => {
-                (None, block.max(1), Table::Bytes(digests))
+                (None, block.max(1), BlockDigests::Bytes(digests))
             }
-            Digest::Xxh3Tree { block, root, .. } => (Some((root, Some(block))), u64::MAX, Table::default()),
+            Digest::Xxh3Tree { block, root, .. } => {
+                (Some((root, Some(block))), u64::MAX, BlockDigests::default())
+            }
         };
         let number = match self.digest {
             Digest::Xxh3Tree { digests: None, number, .. } => number,
@@ -183,18 +185,18 @@ impl<'a> DigestSpan<'a> {
 
 /// Digests of blocks as they are held.
 #[derive(Clone, Copy)]
-enum Table<'a> {
+enum BlockDigests<'a> {
     Numbers(&'a [u64]),
     Bytes(&'a [[u8; 8]]),
 }
 
-impl Default for Table<'_> {
+impl Default for BlockDigests<'_> {
     fn default() -> Self {
         Self::Numbers(&[])
     }
 }
 
-impl Table<'_> {
+impl BlockDigests<'_> {
     fn len(&self) -> usize {
         match self {
             Self::Numbers(digests) => digests.len(),

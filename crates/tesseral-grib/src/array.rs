@@ -14,7 +14,7 @@ use tesseral_store::Rounds;
 
 use crate::dataset::GribVariable;
 use crate::field::GribField;
-use crate::grid::{Grid, Kind};
+use crate::grid::{Grid, GridKind};
 use crate::packing::FieldPacking;
 
 /// Bytes per cell: values are doubles, as by the reference.
@@ -117,7 +117,7 @@ fn reversed_rows(field: &GribField) -> Option<RowLengths<'_>> {
     match (&grid.kind, grid.alternating(), own) {
         // Reversed twice.
         (_, Some(_), true) | (_, None, false) => None,
-        (Kind::ReducedGaussian { rows, .. }, _, _) => Some(RowLengths::Listed(rows)),
+        (GridKind::ReducedGaussian { rows, .. }, _, _) => Some(RowLengths::Listed(rows)),
         (_, Some(row), _) => Some(RowLengths::Equal(row)),
         (_, None, _) => Some(RowLengths::Equal(if grid.columns_first() { grid.nj } else { grid.ni })),
     }

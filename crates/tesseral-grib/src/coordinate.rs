@@ -19,7 +19,7 @@ use crate::grid::{Axis, Grid};
 
 /// Where the values of a coordinate come from.
 #[derive(Clone, Debug)]
-pub(crate) enum Origin {
+pub(crate) enum CoordinateOrigin {
     /// Headers of fields.
     Headers(CoordinateValues),
     /// Sums of all reference times and steps in seconds, by time.
@@ -33,7 +33,7 @@ pub(crate) enum Origin {
 pub(crate) struct CoordinateArray {
     schema: ArraySchema,
     grid: ChunkGrid,
-    origin: Origin,
+    origin: CoordinateOrigin,
 }
 
 impl CoordinateArray {
@@ -45,11 +45,11 @@ impl CoordinateArray {
         name: &str,
         dims: &[(&str, u64)],
         attributes: Attributes,
-        origin: Origin,
+        origin: CoordinateOrigin,
     ) -> Result<Self> {
         let shape: Coords = dims.iter().map(|(_, extent)| *extent).collect();
         let dtype = match &origin {
-            Origin::Headers(CoordinateValues::Integers(_)) => DType::Int64,
+            CoordinateOrigin::Headers(CoordinateValues::Integers(_)) => DType::Int64,
             _ => DType::Float64,
         };
         let chunk = contiguous_chunk_shape(&shape, 8);
@@ -74,7 +74,12 @@ impl CoordinateArray {
         if axis == Axis::Latitude && grid.decreasing() {
             put("stored_direction", "decreasing");
         }
-        Self::new(name, &grid.axis_dimensions(axis), attributes, Origin::Grid(Arc::clone(grid), axis))
+        Self::new(
+            name,
+            &grid.axis_dimensions(axis),
+            attributes,
+            CoordinateOrigin::Grid(Arc::clone(grid), axis),
+        )
     }
 }
 
@@ -125,22 +130,22 @@ impl ArraySource for CoordinateArray {
         let place = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let beyond = || Error::internal("cells outside a coordinate");
         match &self.origin {
-            Origin::Headers(CoordinateValues::Integers(own)) => {
+            CoordinateOrigin::Headers(CoordinateValues::Integers(own)) => {
                 let own = own.get(place(range.start)..place(range.end)).ok_or_else(beyond)?;
                 values.iter_mut().zip(own).for_each(|(out, value)| *out = value.to_ne_bytes());
             }
-            Origin::Headers(CoordinateValues::Floats(own)) => {
+            CoordinateOrigin::Headers(CoordinateValues::Floats(own)) => {
                 let own = own.get(place(range.start)..place(range.end)).ok_or_else(beyond)?;
                 values.iter_mut().zip(own).for_each(|(out, value)| *out = value.to_ne_bytes());
             }
-            Origin::ValidTime(times, steps) => {
+            CoordinateOrigin::ValidTime(times, steps) => {
                 let width = steps.len().max(1);
                 let at = |cell: usize| Some(*times.get(cell / width)? as f64 + steps.get(cell % width)?);
                 for (out, cell) in values.iter_mut().zip(place(range.start)..) {
                     *out = at(cell).ok_or_else(beyond)?.to_ne_bytes();
                 }
             }
-            Origin::Grid(grid, axis) => {
+            CoordinateOrigin::Grid(grid, axis) => {
                 let mut own: Vec<f64> = alloc::zeroed("coordinates", values.len())?;
                 grid.coordinates(*axis, range, &mut own)?;
                 values.iter_mut().zip(own).for_each(|(out, value)| *out = value.to_ne_bytes());

@@ -14,7 +14,7 @@ use tesseral_core::{Attributes, Error, Result, Value};
 use crate::field::GribField;
 use crate::grid::Grid;
 use crate::product::{self, FieldProduct};
-use crate::scan::Unread;
+use crate::scan::UnreadField;
 
 /// A coordinate that varies between fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -228,7 +228,7 @@ const VARIABLE: u64 = 12 << 10;
 /// added to `unread`.
 pub(crate) fn arrange(
     fields: Vec<GribField>,
-    unread: &mut Vec<Unread>,
+    unread: &mut Vec<UnreadField>,
     check: &dyn Fn(u64) -> Result<()>,
 ) -> Result<(Vec<GribDataset>, u64)> {
     let mut leaves: IndexMap<VariableKey, Vec<GribField>> = IndexMap::new();
@@ -309,7 +309,7 @@ fn id_of(value: &Value) -> i64 {
 }
 
 /// The variable of fields that agree in everything except the header coordinates; `None` if its positions cannot be counted.
-fn variable(key: VariableKey, fields: Vec<GribField>, unread: &mut Vec<Unread>) -> Option<GribVariable> {
+fn variable(key: VariableKey, fields: Vec<GribField>, unread: &mut Vec<UnreadField>) -> Option<GribVariable> {
     let mut coordinates = Vec::new();
     for header in HeaderKind::ALL {
         let keys: Option<Vec<i64>> = fields.iter().map(|field| header.key(&field.product)).collect();
@@ -333,7 +333,7 @@ fn variable(key: VariableKey, fields: Vec<GribField>, unread: &mut Vec<Unread>) 
     let count = coordinates.iter().try_fold(1_u64, |n, own| n.checked_mul(own.len() as u64));
     if count.is_none() {
         let error = Error::limit("the positions of a variable", u64::MAX, u64::MAX).in_array(key.name);
-        unread.push(Unread { message: first.message, error });
+        unread.push(UnreadField { message: first.message, error });
         return None;
     }
     let indexes: Vec<HashMap<i64, u64>> =
@@ -350,7 +350,7 @@ fn variable(key: VariableKey, fields: Vec<GribField>, unread: &mut Vec<Unread>) 
             continue;
         }
         let feature = format!("fields of {:?} that repeat the coordinates of earlier ones", key.name);
-        unread.push(Unread { message: field.message, error: Error::unsupported(feature) });
+        unread.push(UnreadField { message: field.message, error: Error::unsupported(feature) });
     }
     Some(GribVariable {
         name: key.name,

@@ -12,10 +12,10 @@ use tesseral_format::{
 use tesseral_store::{Store, StoreExt};
 
 use crate::array::GribArray;
-use crate::coordinate::{CoordinateArray, Origin};
+use crate::coordinate::{CoordinateArray, CoordinateOrigin};
 use crate::dataset::{self, CoordinateValues, GribDataset, GribVariable, HeaderKind};
 use crate::grid::Axis;
-use crate::scan::{MAGIC, Scan, Unread, scan};
+use crate::scan::{GribScan, MAGIC, UnreadField, scan};
 
 /// GRIB files of editions 1 and 2.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,7 +34,7 @@ struct GribContainer {
     arrays: Vec<Arc<dyn ArraySource>>,
     attributes: Attributes,
     groups: Groups,
-    unread: Vec<Unread>,
+    unread: Vec<UnreadField>,
     messages: u64,
     fields: usize,
     between: u64,
@@ -44,9 +44,9 @@ struct GribContainer {
 
 impl GribContainer {
     /// The container of what was found in a file. Damaged messages are left out.
-    fn new(store: Arc<dyn Store>, scan: Scan, options: &OpenOptions) -> Result<Self> {
+    fn new(store: Arc<dyn Store>, scan: GribScan, options: &OpenOptions) -> Result<Self> {
         let object = store.describe("");
-        let Scan { fields, mut unread, messages, between, .. } = scan;
+        let GribScan { fields, mut unread, messages, between, .. } = scan;
         let count = fields.len();
         let stored = store.len("")?;
         let check = |held: u64| options.limits.check_total("the arrays of a file", held, stored);
@@ -133,7 +133,12 @@ fn coordinates_of(variable: &GribVariable, full: &dyn Fn(&str) -> String) -> Res
         }
         let dims = [(own.name.as_str(), own.len() as u64)];
         let dims = if own.len() > 1 { &dims[..] } else { &[] };
-        out.push(CoordinateArray::new(&full(&own.name), dims, own.attributes(), Origin::Headers(values))?);
+        out.push(CoordinateArray::new(
+            &full(&own.name),
+            dims,
+            own.attributes(),
+            CoordinateOrigin::Headers(values),
+        )?);
     }
     for axis in [Axis::Latitude, Axis::Longitude] {
         out.push(CoordinateArray::of_grid(&full(axis.name()), &variable.grid, axis)?);
@@ -148,7 +153,7 @@ fn coordinates_of(variable: &GribVariable, full: &dyn Fn(&str) -> String) -> Res
             ("long_name", "time"),
         ];
         let attributes = texts.iter().map(|(key, value)| ((*key).to_owned(), Value::from(*value))).collect();
-        let origin = Origin::ValidTime(times, steps);
+        let origin = CoordinateOrigin::ValidTime(times, steps);
         out.push(CoordinateArray::new(&full("valid_time"), &dims, attributes, origin)?);
     }
     Ok(out)
@@ -198,7 +203,7 @@ impl ContainerSource for GribContainer {
 }
 
 /// One line per reason: the number of fields, and the place of the first.
-fn lines(unread: &[Unread]) -> Vec<String> {
+fn lines(unread: &[UnreadField]) -> Vec<String> {
     let mut reasons: IndexMap<String, (u64, u64)> = IndexMap::new();
     for own in unread {
         reasons.entry(own.error.to_string()).or_insert((own.message, 0)).1 += 1;

@@ -24,7 +24,7 @@ const ALTERNATE: u8 = 0x10;
 /// A grid.
 #[derive(Clone, Debug)]
 pub(crate) struct Grid {
-    pub kind: Kind,
+    pub kind: GridKind,
     /// Points along a parallel or the x axis; 0 for reduced grids.
     pub ni: u64,
     /// Points along a meridian or the y axis.
@@ -59,7 +59,7 @@ pub(crate) struct Pole {
 
 /// The projection of a grid.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum GridKind {
     LatLon {
         angles: Angles,
         pole: Option<Pole>,
@@ -112,7 +112,7 @@ impl Axis {
 
 /// How the points are arranged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Layout {
+pub(crate) enum GridLayout {
     /// Rows of equal latitude and columns of equal longitude.
     Separable,
     /// A rectangle whose points have a latitude and a longitude each.
@@ -125,32 +125,34 @@ impl Grid {
     /// Name of the grid type.
     pub(crate) fn type_name(&self) -> &'static str {
         match &self.kind {
-            Kind::LatLon { pole: None, .. } => "regular_ll",
-            Kind::LatLon { .. } => "rotated_ll",
-            Kind::Gaussian { pole: None, .. } => "regular_gg",
-            Kind::Gaussian { .. } => "rotated_gg",
-            Kind::ReducedGaussian { pole: None, .. } => "reduced_gg",
-            Kind::ReducedGaussian { .. } => "reduced_rotated_gg",
-            Kind::Lambert(_) => "lambert",
-            Kind::PolarStereographic(_) => "polar_stereographic",
-            Kind::Mercator(_) => "mercator",
+            GridKind::LatLon { pole: None, .. } => "regular_ll",
+            GridKind::LatLon { .. } => "rotated_ll",
+            GridKind::Gaussian { pole: None, .. } => "regular_gg",
+            GridKind::Gaussian { .. } => "rotated_gg",
+            GridKind::ReducedGaussian { pole: None, .. } => "reduced_gg",
+            GridKind::ReducedGaussian { .. } => "reduced_rotated_gg",
+            GridKind::Lambert(_) => "lambert",
+            GridKind::PolarStereographic(_) => "polar_stereographic",
+            GridKind::Mercator(_) => "mercator",
         }
     }
 
-    pub(crate) fn layout(&self) -> Layout {
+    pub(crate) fn layout(&self) -> GridLayout {
         match &self.kind {
-            Kind::LatLon { pole: None, .. } | Kind::Gaussian { pole: None, .. } => Layout::Separable,
-            Kind::ReducedGaussian { .. } | Kind::Mercator(_) => Layout::Points,
-            _ => Layout::Curvilinear,
+            GridKind::LatLon { pole: None, .. } | GridKind::Gaussian { pole: None, .. } => {
+                GridLayout::Separable
+            }
+            GridKind::ReducedGaussian { .. } | GridKind::Mercator(_) => GridLayout::Points,
+            _ => GridLayout::Curvilinear,
         }
     }
 
     /// Names and extents of the dimensions of a field.
     pub(crate) fn dimensions(&self) -> Vec<(&'static str, u64)> {
         match self.layout() {
-            Layout::Separable => vec![("latitude", self.nj), ("longitude", self.ni)],
-            Layout::Curvilinear => vec![("y", self.nj), ("x", self.ni)],
-            Layout::Points => vec![("values", self.points)],
+            GridLayout::Separable => vec![("latitude", self.nj), ("longitude", self.ni)],
+            GridLayout::Curvilinear => vec![("y", self.nj), ("x", self.ni)],
+            GridLayout::Points => vec![("values", self.points)],
         }
     }
 
@@ -160,27 +162,27 @@ impl Grid {
 
     /// Whether the points of a column are consecutive, so that the first dimension varies fastest.
     pub(crate) fn columns_first(&self) -> bool {
-        self.has(J_CONSECUTIVE) && self.layout() != Layout::Points
+        self.has(J_CONSECUTIVE) && self.layout() != GridLayout::Points
     }
 
     /// Length of the rows of which every other one is reversed, if the field is stored that way.
     pub(crate) fn alternating(&self) -> Option<u64> {
         let row = if self.has(J_CONSECUTIVE) { self.nj } else { self.ni };
-        (self.has(ALTERNATE) && self.layout() != Layout::Points && row > 0).then_some(row)
+        (self.has(ALTERNATE) && self.layout() != GridLayout::Points && row > 0).then_some(row)
     }
 
     /// Dimensions of a coordinate variable.
     pub(crate) fn axis_dimensions(&self, axis: Axis) -> Vec<(&'static str, u64)> {
         match (self.layout(), axis) {
-            (Layout::Separable, Axis::Latitude) => vec![("latitude", self.nj)],
-            (Layout::Separable, Axis::Longitude) => vec![("longitude", self.ni)],
+            (GridLayout::Separable, Axis::Latitude) => vec![("latitude", self.nj)],
+            (GridLayout::Separable, Axis::Longitude) => vec![("longitude", self.ni)],
             _ => self.dimensions(),
         }
     }
 
     /// Whether latitudes decrease.
     pub(crate) fn decreasing(&self) -> bool {
-        self.layout() == Layout::Separable && !self.has(J_POSITIVE)
+        self.layout() == GridLayout::Separable && !self.has(J_POSITIVE)
     }
 
     /// Values of a coordinate variable at a range of its cells, row-major.
@@ -189,8 +191,8 @@ impl Grid {
     /// `Corrupt` for grids that contradict themselves; `Limit`.
     pub(crate) fn coordinates(&self, axis: Axis, cells: Range<u64>, out: &mut [f64]) -> Result<()> {
         match (self.layout(), axis) {
-            (Layout::Separable, Axis::Latitude) => self.latitudes(cells, out),
-            (Layout::Separable, Axis::Longitude) => self.longitudes(cells, out),
+            (GridLayout::Separable, Axis::Latitude) => self.latitudes(cells, out),
+            (GridLayout::Separable, Axis::Longitude) => self.longitudes(cells, out),
             _ => self.points(axis, cells, out),
         }
     }
@@ -198,14 +200,14 @@ impl Grid {
     /// Latitudes of rows.
     fn latitudes(&self, rows: Range<u64>, out: &mut [f64]) -> Result<()> {
         match &self.kind {
-            Kind::LatLon { angles, .. } => {
+            GridKind::LatLon { angles, .. } => {
                 // Increments are added up, as by the reference, so that coordinates are the same numbers.
                 let step = if self.has(J_POSITIVE) { -angles.dj } else { angles.dj };
                 let latitudes = accumulate(angles.latitudes.0, -step, self.nj, angles.latitudes.1);
                 fill(latitudes, rows, out);
                 Ok(())
             }
-            Kind::Gaussian { angles, order, .. } => {
+            GridKind::Gaussian { angles, order, .. } => {
                 let latitudes = gaussian::latitudes(*order)?;
                 let (first, count) =
                     (gaussian::nearest(&latitudes, angles.latitudes.0), latitudes.len() as u64);
@@ -220,7 +222,7 @@ impl Grid {
 
     /// Longitudes of columns.
     fn longitudes(&self, columns: Range<u64>, out: &mut [f64]) -> Result<()> {
-        let (Kind::LatLon { angles, .. } | Kind::Gaussian { angles, .. }) = &self.kind else {
+        let (GridKind::LatLon { angles, .. } | GridKind::Gaussian { angles, .. }) = &self.kind else {
             return Err(Error::internal("a grid without columns"));
         };
         let (mut first, last) = angles.longitudes;
@@ -252,7 +254,7 @@ impl Grid {
             None => point,
         };
         match &self.kind {
-            Kind::LatLon { pole, .. } | Kind::Gaussian { pole, .. } => {
+            GridKind::LatLon { pole, .. } | GridKind::Gaussian { pole, .. } => {
                 let width = |n: u64| usize::try_from(n).map_err(|_| Error::limit("coordinates", n, 0));
                 let mut latitudes = alloc::zeroed("coordinates", width(self.nj)?)?;
                 let mut longitudes = alloc::zeroed("coordinates", width(self.ni)?)?;
@@ -264,7 +266,7 @@ impl Grid {
                     *out = pick(turned(point, pole));
                 }
             }
-            Kind::ReducedGaussian { angles, order, rows, pole } => {
+            GridKind::ReducedGaussian { angles, order, rows, pole } => {
                 let latitudes = gaussian::latitudes(*order)?;
                 let count = latitudes.len();
                 let first = gaussian::nearest(&latitudes, angles.latitudes.0) as usize;
@@ -284,11 +286,11 @@ impl Grid {
                 }
                 out.for_each(|out| *out = f64::NAN);
             }
-            Kind::Lambert(projection) => self.project(cells, out, |i, j| pick(projection.at(i, j))),
-            Kind::PolarStereographic(projection) => {
+            GridKind::Lambert(projection) => self.project(cells, out, |i, j| pick(projection.at(i, j))),
+            GridKind::PolarStereographic(projection) => {
                 self.project(cells, out, |i, j| pick(projection.at(i, j)));
             }
-            Kind::Mercator(projection) => {
+            GridKind::Mercator(projection) => {
                 // The points are in stored order.
                 let column = self.has(J_CONSECUTIVE);
                 let row = if column { self.nj } else { self.ni }.max(1);

@@ -15,7 +15,7 @@ pub(crate) use second_order::SecondOrder;
 
 /// Conversion of a packed integer to a value: `(n · 2^E + R) · 10^-D`, in this order, as by the reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Scale {
+pub(crate) struct PackingScale {
     reference: f64,
     binary: f64,
     decimal: f64,
@@ -28,7 +28,7 @@ fn power(base: f64, exponent: i32) -> f64 {
     (0..exponent.unsigned_abs().min(1100)).fold(1.0, |value, _| step(value))
 }
 
-impl Scale {
+impl PackingScale {
     pub(crate) fn new(reference: f64, binary: i32, decimal: i32) -> Self {
         Self { reference, binary: power(2.0, binary), decimal: power(10.0, -decimal) }
     }
@@ -49,17 +49,17 @@ impl Scale {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FieldPacking {
     /// Integers of equal width.
-    Simple { scale: Scale, bits: u32 },
+    Simple { scale: PackingScale, bits: u32 },
     /// Groups of integers of different widths, possibly differences.
-    Complex { scale: Scale, complex: Complex },
+    Complex { scale: PackingScale, complex: Complex },
     /// Groups of integers of different widths, of edition 1.
-    SecondOrder { scale: Scale, second: SecondOrder },
+    SecondOrder { scale: PackingScale, second: SecondOrder },
     /// Integers compressed by the adaptive entropy coder of CCSDS.
-    Ccsds { scale: Scale, ccsds: Ccsds },
+    Ccsds { scale: PackingScale, ccsds: Ccsds },
     /// A JPEG 2000 image.
-    Jpeg2000 { scale: Scale, bits: u32 },
+    Jpeg2000 { scale: PackingScale, bits: u32 },
     /// A PNG image.
-    Png { scale: Scale, bits: u32 },
+    Png { scale: PackingScale, bits: u32 },
     /// IEEE numbers.
     Ieee { double: bool },
 }
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn values_are_scaled_in_the_order_of_the_reference() {
-        let packing = FieldPacking::Simple { scale: Scale::new(27315.5, -3, 2), bits: 12 };
+        let packing = FieldPacking::Simple { scale: PackingScale::new(27315.5, -3, 2), bits: 12 };
         let mut out = [[0; 8]; 2];
         packing.decode(&[0xab, 0xc1, 0x23], 0, &mut out, None, &mut Scratch::default()).unwrap();
         let expected = |n: f64| ((n * 0.125 + 27315.5) * (1.0 / 10.0 / 10.0)).to_ne_bytes();

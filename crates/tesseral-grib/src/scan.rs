@@ -33,19 +33,19 @@ const FAULTS: usize = 1000;
 
 /// A field or message that cannot be represented: its place and the reason.
 #[derive(Debug)]
-pub(crate) struct Unread {
+pub(crate) struct UnreadField {
     pub message: u64,
     pub error: Error,
 }
 
 /// The content of a file.
 #[derive(Debug, Default)]
-pub(crate) struct Scan {
+pub(crate) struct GribScan {
     pub fields: Vec<GribField>,
     /// Fields of unsupported kinds.
-    pub unread: Vec<Unread>,
+    pub unread: Vec<UnreadField>,
     /// Damaged messages.
-    pub faults: Vec<Unread>,
+    pub faults: Vec<UnreadField>,
     pub messages: u64,
     /// Bytes outside messages.
     pub between: u64,
@@ -144,11 +144,11 @@ impl GridTable {
 ///
 /// # Errors
 /// `Io`, `NotFound`, `Limit`, `Cancelled`.
-pub(crate) fn scan(store: &dyn Store, options: &OpenOptions) -> Result<Scan> {
+pub(crate) fn scan(store: &dyn Store, options: &OpenOptions) -> Result<GribScan> {
     let mut walk = MessageWalk {
         headers: Headers::new(store)?,
         grids: GridTable::default(),
-        scan: Scan::default(),
+        scan: GribScan::default(),
         options,
         section_bytes: 0,
     };
@@ -165,7 +165,7 @@ pub(crate) fn scan(store: &dyn Store, options: &OpenOptions) -> Result<Scan> {
             }
             Err(error) if error.is_damage() || matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
                 if walk.scan.faults.len() < FAULTS {
-                    walk.scan.faults.push(Unread { message: start, error });
+                    walk.scan.faults.push(UnreadField { message: start, error });
                 } else {
                     more += 1;
                 }
@@ -177,7 +177,7 @@ pub(crate) fn scan(store: &dyn Store, options: &OpenOptions) -> Result<Scan> {
     walk.scan.between += walk.headers.len.saturating_sub(at);
     if more > 0 {
         let error = walk.corrupt(at, format!("{more} more damaged messages up to here"));
-        walk.scan.faults.push(Unread { message: at, error });
+        walk.scan.faults.push(UnreadField { message: at, error });
     }
     walk.scan.header_bytes = walk.section_bytes;
     Ok(walk.scan)
@@ -186,7 +186,7 @@ pub(crate) fn scan(store: &dyn Store, options: &OpenOptions) -> Result<Scan> {
 struct MessageWalk<'a> {
     headers: Headers<'a>,
     grids: GridTable,
-    scan: Scan,
+    scan: GribScan,
     options: &'a OpenOptions,
     section_bytes: u64,
 }
@@ -232,7 +232,7 @@ impl MessageWalk<'_> {
         match field {
             Ok(field) => self.scan.fields.push(field),
             Err(error) if matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
-                self.scan.unread.push(Unread { message, error });
+                self.scan.unread.push(UnreadField { message, error });
             }
             Err(error) => return Err(error),
         }

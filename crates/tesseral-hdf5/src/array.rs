@@ -13,11 +13,11 @@ use tesseral_format::{
 };
 use tesseral_store::Rounds;
 
-use crate::dataset::{DatasetInfo, Layout};
+use crate::dataset::{DatasetInfo, StorageLayout};
 use crate::dimension::NamedExtent;
 use crate::file::{File, HeapReader};
 use crate::index::{ChunkIndex, ChunkLocation};
-use crate::recipe::CellDecoder;
+use crate::recipe::ElementDecoder;
 
 /// Least number of bytes that an unwritten chunk counts as.
 const UNWRITTEN_COST: u64 = 1024;
@@ -31,8 +31,8 @@ pub(crate) struct Hdf5Array {
     stored: Coords,
     file: File,
     /// Decodes cells; also without the file, by the recipe.
-    decoder: CellDecoder,
-    layout: Layout,
+    decoder: ElementDecoder,
+    layout: StorageLayout,
     recipe: Option<Vec<u8>>,
     index: OnceLock<ChunkIndex>,
 }
@@ -53,8 +53,10 @@ impl Hdf5Array {
         let stored = with_elements(&mut shape.iter().copied());
         let extents = with_elements(&mut dims.iter().map(|dim| dim.extent));
         let chunk = match &layout {
-            Layout::Chunked(chunked) => with_elements(&mut chunked.chunk.iter().map(|n| u64::from(*n))),
-            Layout::Contiguous(_) => match cell.place {
+            StorageLayout::Chunked(chunked) => {
+                with_elements(&mut chunked.chunk.iter().map(|n| u64::from(*n)))
+            }
+            StorageLayout::Contiguous(_) => match cell.place {
                 None => contiguous_chunk_shape(&stored, cell.size as u64),
                 // Elements of an array in a member are inside one chunk.
                 Some(place) => {
@@ -62,7 +64,7 @@ impl Hdf5Array {
                     with_elements(&mut chunk.iter().copied())
                 }
             },
-            Layout::Compact(_) => stored.iter().map(|n| (*n).max(1)).collect(),
+            StorageLayout::Compact(_) => stored.iter().map(|n| (*n).max(1)).collect(),
         };
         let mut schema = ArraySchema::dense(name, cell.dtype, &extents, &chunk);
         schema.dims = dims.iter().map(|dim| Dimension::new(&dim.name, dim.extent)).collect();
@@ -79,7 +81,7 @@ impl Hdf5Array {
             |e: Error| Error::corrupt("a dataset", file.storage.describe(), info.address, e.to_string());
         let grid = schema.grid().map_err(invalid)?;
         let (file, index) = (file.clone(), OnceLock::new());
-        let decoder = CellDecoder { cell, pipeline, fill };
+        let decoder = ElementDecoder { cell, pipeline, fill };
         Ok(Self { schema, grid, stored, file, decoder, layout, recipe, index })
     }
 
@@ -89,11 +91,11 @@ impl Hdf5Array {
             return Ok(index);
         }
         let loaded = match &self.layout {
-            Layout::Chunked(layout) => {
+            StorageLayout::Chunked(layout) => {
                 // Elements of an array datatype are inside one chunk, so they do not change its number.
                 ChunkIndex::load(&self.file.through(rounds), layout, &self.dataset_grid()?)?
             }
-            Layout::Compact(_) | Layout::Contiguous(_) => ChunkIndex::default(),
+            StorageLayout::Compact(_) | StorageLayout::Contiguous(_) => ChunkIndex::default(),
         };
         Ok(self.index.get_or_init(|| loaded))
     }
@@ -107,11 +109,13 @@ impl Hdf5Array {
     /// The box of cells that a chunk stores: whole chunks, also at the edges, unless the cells are contiguous.
     fn tile(&self, coords: &[u64]) -> Region {
         match self.layout {
-            Layout::Chunked(_) => Region::new(coords.iter().zip(self.grid.chunk_shape()).map(|(c, n)| {
-                let start = c.saturating_mul(*n);
-                (start, start.saturating_add(*n))
-            })),
-            Layout::Compact(_) | Layout::Contiguous(_) => self.grid.region(coords),
+            StorageLayout::Chunked(_) => {
+                Region::new(coords.iter().zip(self.grid.chunk_shape()).map(|(c, n)| {
+                    let start = c.saturating_mul(*n);
+                    (start, start.saturating_add(*n))
+                }))
+            }
+            StorageLayout::Compact(_) | StorageLayout::Contiguous(_) => self.grid.region(coords),
         }
     }
 
@@ -127,9 +131,9 @@ impl Hdf5Array {
     fn locate(&self, coords: &[u64], tile: &Region, rounds: &Arc<Rounds>) -> Result<ChunkStorage> {
         let bytes = tile.cells().and_then(|cells| self.stored_bytes(cells));
         match &self.layout {
-            Layout::Compact(_) => Ok(ChunkStorage::Header),
-            Layout::Contiguous(None) => Ok(ChunkStorage::Unwritten),
-            Layout::Contiguous(Some(address)) => {
+            StorageLayout::Compact(_) => Ok(ChunkStorage::Header),
+            StorageLayout::Contiguous(None) => Ok(ChunkStorage::Unwritten),
+            StorageLayout::Contiguous(Some(address)) => {
                 let start = first_cell(&self.stored, tile)
                     .and_then(|cell| self.stored_bytes(cell))
                     .and_then(|at| at.checked_add(*address));
@@ -138,7 +142,7 @@ impl Hdf5Array {
                     start.zip(bytes).map(|(address, len)| ChunkLocation { number, address, len, mask: 0 });
                 location.map(ChunkStorage::At).ok_or_else(|| self.corrupt(*address, "offset beyond 2^64"))
             }
-            Layout::Chunked(_) => {
+            StorageLayout::Chunked(_) => {
                 let found = self.index(rounds)?.get(self.grid.linear(coords));
                 Ok(found.map_or(ChunkStorage::Unwritten, |chunk| ChunkStorage::At(*chunk)))
             }
@@ -215,9 +219,9 @@ impl Hdf5Array {
     /// Limits the work that unwritten chunks cause: a shape can claim any number of them.
     fn check_unwritten(&self, touched: u64, rounds: &Arc<Rounds>) -> Result<()> {
         let (written, stored) = match &self.layout {
-            Layout::Compact(_) | Layout::Contiguous(Some(_)) => return Ok(()),
-            Layout::Contiguous(None) => (0, 0),
-            Layout::Chunked(_) => {
+            StorageLayout::Compact(_) | StorageLayout::Contiguous(Some(_)) => return Ok(()),
+            StorageLayout::Contiguous(None) => (0, 0),
+            StorageLayout::Chunked(_) => {
                 let index = self.index(rounds)?;
                 (index.len(), index.stored_bytes())
             }
@@ -248,9 +252,9 @@ impl Hdf5Array {
     /// The mask of a written chunk; `None` if it was never written.
     fn written(&self, chunk: &PlannedChunk) -> Option<u32> {
         match &self.layout {
-            Layout::Compact(_) | Layout::Contiguous(Some(_)) => Some(0),
-            Layout::Contiguous(None) => None,
-            Layout::Chunked(_) => self.index.get()?.get(chunk.id).map(|location| location.mask),
+            StorageLayout::Compact(_) | StorageLayout::Contiguous(Some(_)) => Some(0),
+            StorageLayout::Contiguous(None) => None,
+            StorageLayout::Chunked(_) => self.index.get()?.get(chunk.id).map(|location| location.mask),
         }
     }
 
@@ -303,14 +307,14 @@ impl ArraySource for Hdf5Array {
         let cells =
             self.stored.iter().try_fold(self.decoder.cell.size as u64, |bytes, n| bytes.checked_mul(*n));
         let (chunks, stored_bytes) = match &self.layout {
-            Layout::Chunked(_) => {
+            StorageLayout::Chunked(_) => {
                 Rounds::run(self.file.storage.store(), |rounds| self.index(rounds).map(drop))?;
                 let index = self.index.get().ok_or_else(|| Error::internal("an index is not kept"))?;
                 (index.len(), index.stored_bytes())
             }
-            Layout::Contiguous(None) => (0, 0),
-            Layout::Contiguous(Some(_)) => (self.grid.total(), cells.unwrap_or(u64::MAX)),
-            Layout::Compact(data) => (self.grid.total(), data.len() as u64),
+            StorageLayout::Contiguous(None) => (0, 0),
+            StorageLayout::Contiguous(Some(_)) => (self.grid.total(), cells.unwrap_or(u64::MAX)),
+            StorageLayout::Compact(data) => (self.grid.total(), data.len() as u64),
         };
         Ok(Some(Totals { chunks, stored_bytes, digests: false }))
     }
@@ -356,8 +360,8 @@ impl ArraySource for Hdf5Array {
             return Err(Error::internal("a chunk of a dataset has one part"));
         };
         let stored: &[u8] = match &self.layout {
-            Layout::Compact(data) => data,
-            Layout::Contiguous(_) | Layout::Chunked(_) => part,
+            StorageLayout::Compact(data) => data,
+            StorageLayout::Contiguous(_) | StorageLayout::Chunked(_) => part,
         };
         match out {
             ColumnMut::Fixed { values, validity: None } => {

@@ -20,7 +20,7 @@ const RANK: usize = 32;
 
 /// Where the cells of a dataset are.
 #[derive(Clone, Debug)]
-pub(crate) enum Layout {
+pub(crate) enum StorageLayout {
     /// In the object header.
     Compact(Vec<u8>),
     /// In one range of bytes; `None` if it was never written.
@@ -38,7 +38,7 @@ pub(crate) struct DatasetInfo {
     pub(crate) shape: Vec<u64>,
     /// Whether each dimension is unlimited.
     pub(crate) unlimited: Vec<bool>,
-    pub(crate) layout: Layout,
+    pub(crate) layout: StorageLayout,
     pub(crate) pipeline: Pipeline,
     pub(crate) fill: Option<Scalar>,
     /// The fill value of a whole element.
@@ -133,9 +133,9 @@ impl DatasetInfo {
         let element = extents.and_then(|bytes| usize::try_from(bytes).ok());
         let element = element.ok_or_else(|| incomplete("elements beyond the address space"))?;
         let layout = match layout {
-            DataLayout::Compact { data } => Layout::Compact(data),
+            DataLayout::Compact { data } => StorageLayout::Compact(data),
             DataLayout::Contiguous { address, .. } => {
-                Layout::Contiguous(Some(address).filter(|address| !file.is_undefined(*address)))
+                StorageLayout::Contiguous(Some(address).filter(|address| !file.is_undefined(*address)))
             }
             DataLayout::Chunked { address, mut dims, chunk_indexing, .. } => {
                 // Some versions store the size of an element as the last extent.
@@ -148,7 +148,7 @@ impl DatasetInfo {
                 let flagged = chunk_indexing.is_some() && !filters.is_empty();
                 let unfiltered_edges = flagged && has_unfiltered_edges(file, dataset.address())?;
                 let (shape, chunk, indexing) = (shape.clone(), dims, chunk_indexing);
-                Layout::Chunked(ChunkedLayout {
+                StorageLayout::Chunked(ChunkedLayout {
                     address,
                     chunk,
                     indexing,
@@ -162,7 +162,7 @@ impl DatasetInfo {
         let unlimited = max.map_or_else(Vec::new, |max| max.iter().map(|n| *n == u64::MAX).collect());
         let pipeline = Pipeline::new(filters, element)?;
         let detached =
-            cell.cell != CellLen::Var && cell.place.is_none() && !matches!(layout, Layout::Compact(_));
+            cell.cell != CellLen::Var && cell.place.is_none() && !matches!(layout, StorageLayout::Compact(_));
         let recipe = detached.then(|| recipe::recipe(datatype, element, fill.as_deref(), filters));
         let stored_fill = fill;
         let fill = fill_value(&cell, stored_fill.as_deref())?;

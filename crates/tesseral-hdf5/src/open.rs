@@ -28,7 +28,7 @@ const OBJECTS: usize = 1 << 20;
 
 /// A member that has no representation: its path and the reason.
 #[derive(Debug)]
-pub(crate) struct Unread {
+pub(crate) struct UnreadObject {
     pub(crate) path: String,
     pub(crate) error: Error,
 }
@@ -68,7 +68,7 @@ pub(crate) struct OpenedFile {
     pub(crate) groups: Groups,
     /// Dimensions by path.
     pub(crate) dims: Vec<(String, NamedExtent)>,
-    pub(crate) unread: Vec<Unread>,
+    pub(crate) unread: Vec<UnreadObject>,
     pub(crate) history: Vec<HistoryRow>,
 }
 
@@ -90,7 +90,7 @@ struct GroupWalk<'a> {
     options: &'a OpenOptions,
     datasets: Vec<(String, DatasetInfo)>,
     groups: Groups,
-    unread: Vec<Unread>,
+    unread: Vec<UnreadObject>,
     /// Addresses of groups that were entered: hard links can form cycles.
     entered: HashSet<u64>,
     objects: usize,
@@ -157,7 +157,7 @@ impl GroupWalk<'_> {
                     let unread = std::mem::take(&mut info.attributes.unread);
                     // Members have the attributes of their dataset.
                     let unread = unread.into_iter().filter(|_| !listed);
-                    self.unread.extend(unread.map(|(name, reason)| Unread {
+                    self.unread.extend(unread.map(|(name, reason)| UnreadObject {
                         path: format!("{path}@{name}"),
                         error: Error::unsupported(reason),
                     }));
@@ -178,7 +178,7 @@ impl GroupWalk<'_> {
     fn skip(&mut self, path: String, error: Error) -> Result<()> {
         match error.kind() {
             ErrorKind::Unsupported { .. } => {
-                self.unread.push(Unread { path, error });
+                self.unread.push(UnreadObject { path, error });
                 Ok(())
             }
             _ => Err(error.in_array(path)),
@@ -187,7 +187,7 @@ impl GroupWalk<'_> {
 
     /// The visible attributes of a group; the others are listed as unread.
     fn visible(&mut self, path: &str, attributes: ObjectAttributes) -> Attributes {
-        self.unread.extend(attributes.unread.into_iter().map(|(name, reason)| Unread {
+        self.unread.extend(attributes.unread.into_iter().map(|(name, reason)| UnreadObject {
             path: format!("{path}@{name}"),
             error: Error::unsupported(reason),
         }));
@@ -264,7 +264,7 @@ impl OpenedFile {
                 Ok(())
             }
             Err(error) if matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
-                self.unread.push(Unread { path: name, error });
+                self.unread.push(UnreadObject { path: name, error });
                 Ok(())
             }
             Err(error) => Err(error.in_array(name)),

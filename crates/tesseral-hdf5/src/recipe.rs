@@ -51,14 +51,14 @@ pub(crate) fn recipe(
 
 /// Cells of a dataset, decoded from the bytes of its chunks.
 #[derive(Clone, Debug)]
-pub(crate) struct CellDecoder {
+pub(crate) struct ElementDecoder {
     pub(crate) cell: Hdf5CellType,
     pub(crate) pipeline: Pipeline,
     /// The fill value; zero if there is none.
     pub(crate) fill: Option<Scalar>,
 }
 
-impl CellDecoder {
+impl ElementDecoder {
     /// Decodes cells of a chunk; `mask` is `None` if it was never written.
     pub(crate) fn decode_fixed(
         &self,
@@ -180,7 +180,7 @@ impl CellDecoder {
 #[derive(Debug)]
 struct DetachedArray {
     schema: ArraySchema,
-    decoder: CellDecoder,
+    decoder: ElementDecoder,
 }
 
 /// Restores a decoder.
@@ -221,7 +221,7 @@ pub(crate) fn decoder(recipe: &[u8]) -> Result<Arc<dyn ArraySource>> {
     let fill = fill_value(&cell, fill)?;
     let mut schema = ArraySchema::dense("", cell.dtype, &[], &[]);
     (schema.fields[0].cell, schema.fields[0].codecs) = (cell.cell, pipeline.names());
-    Ok(Arc::new(DetachedArray { schema, decoder: CellDecoder { cell, pipeline, fill } }))
+    Ok(Arc::new(DetachedArray { schema, decoder: ElementDecoder { cell, pipeline, fill } }))
 }
 
 /// The mask of a chunk of a recipe: chunks with other masks have none.

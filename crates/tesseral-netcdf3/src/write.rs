@@ -34,7 +34,7 @@ const LENGTHS_32: u64 = u32::MAX as u64 - 3;
 
 /// Kinds of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum FileKind {
     /// CDF-1.
     Classic,
     /// CDF-2.
@@ -43,7 +43,7 @@ enum Kind {
     Data64,
 }
 
-impl Kind {
+impl FileKind {
     fn version(self) -> u8 {
         match self {
             Self::Classic => 1,
@@ -93,19 +93,19 @@ pub(crate) static OPTIONS: OptionTable<NetCdf3Options> = OptionTable(&[
 ]);
 
 /// The number of a type, and the first kind of file that has it.
-fn type_number(dtype: DType) -> Option<(u32, Kind)> {
+fn type_number(dtype: DType) -> Option<(u32, FileKind)> {
     Some(match dtype {
-        DType::Int8 => (1, Kind::Classic),
-        DType::Char => (2, Kind::Classic),
-        DType::Int16 => (3, Kind::Classic),
-        DType::Int32 => (4, Kind::Classic),
-        DType::Float32 => (5, Kind::Classic),
-        DType::Float64 => (6, Kind::Classic),
-        DType::UInt8 => (7, Kind::Data64),
-        DType::UInt16 => (8, Kind::Data64),
-        DType::UInt32 => (9, Kind::Data64),
-        DType::Int64 => (10, Kind::Data64),
-        DType::UInt64 => (11, Kind::Data64),
+        DType::Int8 => (1, FileKind::Classic),
+        DType::Char => (2, FileKind::Classic),
+        DType::Int16 => (3, FileKind::Classic),
+        DType::Int32 => (4, FileKind::Classic),
+        DType::Float32 => (5, FileKind::Classic),
+        DType::Float64 => (6, FileKind::Classic),
+        DType::UInt8 => (7, FileKind::Data64),
+        DType::UInt16 => (8, FileKind::Data64),
+        DType::UInt32 => (9, FileKind::Data64),
+        DType::Int64 => (10, FileKind::Data64),
+        DType::UInt64 => (11, FileKind::Data64),
         _ => return None,
     })
 }
@@ -126,7 +126,7 @@ fn numbers(name: &str, dtype: DType, bytes: &[u8]) -> Option<Value> {
     let (_, kind) = type_number(dtype)?;
     let size = dtype.size().filter(|_| dtype != DType::Char)?;
     let (mut dtype, mut bytes) = (dtype, bytes.to_vec());
-    if kind == Kind::Data64 && !has_type_of_cells(name) {
+    if kind == FileKind::Data64 && !has_type_of_cells(name) {
         let narrow = |value: &[u8]| {
             let value = Scalar::from_le_bytes(dtype, value).ok()?.as_i128()?;
             i32::try_from(value).ok().map(i32::to_le_bytes)
@@ -210,7 +210,7 @@ struct DimensionWrite {
 
 /// Where everything is.
 #[derive(Debug)]
-struct Layout {
+struct FileLayout {
     /// Header and history.
     head: Vec<u8>,
     begins: Vec<u64>,
@@ -228,13 +228,13 @@ pub(crate) struct NetCdf3Writer {
     variables: Vec<VariableWrite>,
     attributes: Attributes,
     history: Vec<HistoryRow>,
-    layout: OnceLock<Layout>,
+    layout: OnceLock<FileLayout>,
 }
 
 /// Bytes of a header.
 struct HeaderBytes {
     out: Vec<u8>,
-    kind: Kind,
+    kind: FileKind,
 }
 
 impl HeaderBytes {
@@ -245,7 +245,7 @@ impl HeaderBytes {
     /// A count, length or number of a dimension. Every kind was checked to hold it.
     fn count(&mut self, value: u64) {
         match self.kind {
-            Kind::Data64 => self.out.extend(value.to_be_bytes()),
+            FileKind::Data64 => self.out.extend(value.to_be_bytes()),
             _ => self.word(u32::try_from(value).unwrap_or(u32::MAX)),
         }
     }
@@ -273,7 +273,7 @@ impl HeaderBytes {
             let (dtype, bytes) = stored(value).ok_or_else(|| {
                 Error::unsupported(format!("the attribute {name:?} with the value {value} in NetCDF classic"))
             })?;
-            let (number, _) = type_number(dtype).unwrap_or((0, Kind::Classic));
+            let (number, _) = type_number(dtype).unwrap_or((0, FileKind::Classic));
             let size = dtype.size().unwrap_or(1);
             self.word(number);
             self.count((bytes.len() / size) as u64);
@@ -392,12 +392,12 @@ impl NetCdf3Writer {
     }
 
     /// The first kind that has all types.
-    fn kind_of_types(&self) -> (Kind, String) {
+    fn kind_of_types(&self) -> (FileKind, String) {
         let of_attributes = |attributes: &Attributes| {
             let typed = attributes.values().filter_map(|value| stored(value).map(|(dtype, _)| dtype));
             typed.collect::<Vec<_>>()
         };
-        let mut found = (Kind::Classic, String::new());
+        let mut found = (FileKind::Classic, String::new());
         let lists = std::iter::once(&self.attributes).chain(self.variables.iter().map(|own| &own.attributes));
         let types = lists.flat_map(of_attributes).chain(self.variables.iter().map(|own| own.dtype));
         for dtype in types {
@@ -409,18 +409,18 @@ impl NetCdf3Writer {
     }
 
     /// The layout in the first kind that holds the arrays, or in the one that was requested.
-    fn lay_out(&self) -> Result<Layout> {
+    fn lay_out(&self) -> Result<FileLayout> {
         let (least, dtype) = self.kind_of_types();
         let requested = match self.options.kind.as_str() {
-            "classic" => Some(Kind::Classic),
-            "offset64" => Some(Kind::Offset64),
-            "data64" => Some(Kind::Data64),
+            "classic" => Some(FileKind::Classic),
+            "offset64" => Some(FileKind::Offset64),
+            "data64" => Some(FileKind::Data64),
             _ => None,
         };
         if let Some(kind) = requested.filter(|kind| *kind < least) {
             return Err(Error::unsupported(format!("{dtype} in {}", kind.name())));
         }
-        for kind in [Kind::Classic, Kind::Offset64, Kind::Data64] {
+        for kind in [FileKind::Classic, FileKind::Offset64, FileKind::Data64] {
             if requested.is_some_and(|own| own != kind) || kind < least {
                 continue;
             }
@@ -428,12 +428,12 @@ impl NetCdf3Writer {
                 return Ok(layout);
             }
         }
-        let kind = requested.unwrap_or(Kind::Data64).name();
+        let kind = requested.unwrap_or(FileKind::Data64).name();
         Err(Error::unsupported(format!("arrays of this size in {kind}")))
     }
 
     /// The layout in a kind; `None` if lengths or offsets exceed it.
-    fn layout_as(&self, kind: Kind) -> Result<Option<Layout>> {
+    fn layout_as(&self, kind: FileKind) -> Result<Option<FileLayout>> {
         let zeros = vec![0; self.variables.len()];
         let history = self.history_bytes();
         let head = self.header(kind, &zeros)?.len() as u64 + history.len() as u64;
@@ -441,7 +441,7 @@ impl NetCdf3Writer {
         let place = || -> Option<(Vec<u64>, u64, u64)> {
             let (mut begins, mut at, mut record) = (zeros.clone(), head, 0_u64);
             let largest = match kind {
-                Kind::Data64 => u64::MAX,
+                FileKind::Data64 => u64::MAX,
                 _ => LENGTHS_32,
             };
             for (begin, own) in begins.iter_mut().zip(&self.variables).filter(|(_, own)| !own.record) {
@@ -460,13 +460,13 @@ impl NetCdf3Writer {
                 record = record.checked_add(bytes)?;
             }
             let end = self.records().checked_mul(record)?.checked_add(first)?;
-            let fits = kind != Kind::Classic || begins.iter().all(|begin| *begin <= OFFSETS_32);
-            let counts = kind == Kind::Data64 || self.dims.iter().all(|dim| dim.extent <= OFFSETS_32);
+            let fits = kind != FileKind::Classic || begins.iter().all(|begin| *begin <= OFFSETS_32);
+            let counts = kind == FileKind::Data64 || self.dims.iter().all(|dim| dim.extent <= OFFSETS_32);
             (fits && counts && i64::try_from(end).is_ok()).then_some((begins, record, end))
         };
         let Some((begins, record, len)) = place() else { return Ok(None) };
         let head = [self.header(kind, &begins)?, history].concat();
-        Ok(Some(Layout { head, begins, record, len }))
+        Ok(Some(FileLayout { head, begins, record, len }))
     }
 
     fn records(&self) -> u64 {
@@ -485,7 +485,7 @@ impl NetCdf3Writer {
         out
     }
 
-    fn header(&self, kind: Kind, begins: &[u64]) -> Result<Vec<u8>> {
+    fn header(&self, kind: FileKind, begins: &[u64]) -> Result<Vec<u8>> {
         let mut header = HeaderBytes { out: [&MAGIC[..], &[kind.version()]].concat(), kind };
         header.count(self.records());
         header.list(DIMENSIONS, self.dims.len());
@@ -504,14 +504,14 @@ impl NetCdf3Writer {
             let bytes = own.slab().and_then(|bytes| bytes.checked_next_multiple_of(4));
             header.count(bytes.unwrap_or(u64::MAX));
             match kind {
-                Kind::Classic => header.word(u32::try_from(*begin).unwrap_or(u32::MAX)),
+                FileKind::Classic => header.word(u32::try_from(*begin).unwrap_or(u32::MAX)),
                 _ => header.out.extend(begin.to_be_bytes()),
             }
         }
         Ok(header.out)
     }
 
-    fn layout(&self) -> Result<&Layout> {
+    fn layout(&self) -> Result<&FileLayout> {
         if let Some(layout) = self.layout.get() {
             return Ok(layout);
         }

@@ -6,7 +6,7 @@ use tesseral::{Array, Cancel, CellLen, Column, DType, Error, Field, Result};
 use tesseral_display::json::{cell, float};
 use tesseral_display::{coordinate, dim_name, field_of, write_cell};
 
-use crate::server::Shared;
+use crate::server::ServerState;
 use crate::view::CellParameters;
 
 /// Rows of one page of a table.
@@ -53,7 +53,7 @@ fn text_of(field: &Field, bytes: &[u8]) -> String {
 }
 
 /// One cell, exactly, with its coordinates.
-pub(crate) fn value(shared: &Shared, query: &CellParameters, cancel: Cancel) -> Result<Json> {
+pub(crate) fn value(shared: &ServerState, query: &CellParameters, cancel: Cancel) -> Result<Json> {
     let opened = query.open(shared, cancel)?;
     let array = opened.labeled()?;
     let schema = array.schema();
@@ -95,7 +95,7 @@ fn cell_bytes(array: &Array, field: &Field, selection: &tesseral::Selection) -> 
 }
 
 /// A page of rows: coordinates, then fields.
-pub(crate) fn rows(shared: &Shared, query: &RowParameters, cancel: Cancel) -> Result<Json> {
+pub(crate) fn rows(shared: &ServerState, query: &RowParameters, cancel: Cancel) -> Result<Json> {
     let opened = query.cells().open(shared, cancel.clone())?;
     let array = opened.labeled()?;
     let schema = array.schema();
@@ -146,7 +146,7 @@ pub(crate) fn rows(shared: &Shared, query: &RowParameters, cancel: Cancel) -> Re
 }
 
 /// Cells of a sparse array as points: two coordinates and the value of the field as numbers.
-pub(crate) fn points(shared: &Shared, query: &RowParameters, cancel: Cancel) -> Result<Json> {
+pub(crate) fn points(shared: &ServerState, query: &RowParameters, cancel: Cancel) -> Result<Json> {
     let opened = query.cells().open(shared, cancel.clone())?;
     let array = opened.labeled()?;
     let schema = array.schema();

@@ -6,7 +6,7 @@ use tesseral::{Cancel, Result};
 use tesseral_core::schema::VariableRole;
 use tesseral_display::{ArraySummary, document};
 
-use crate::server::Shared;
+use crate::server::ServerState;
 use crate::view::CellParameters;
 
 /// Chunks of one page.
@@ -24,7 +24,7 @@ pub(crate) struct ChunkParameters {
 }
 
 /// A page of chunks with sizes, codecs and statistics.
-pub(crate) fn chunks(shared: &Shared, query: &ChunkParameters, cancel: Cancel) -> Result<Json> {
+pub(crate) fn chunks(shared: &ServerState, query: &ChunkParameters, cancel: Cancel) -> Result<Json> {
     let cells = CellParameters {
         source: query.source,
         array: query.array,

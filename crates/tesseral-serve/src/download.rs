@@ -16,7 +16,7 @@ use tesseral_display::picture::{self, ColorMap, ImageFormat, Picture};
 use tesseral_display::{csv_head, csv_row, dim_name, field_of};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::server::Shared;
+use crate::server::ServerState;
 use crate::tree::Nothing;
 use crate::view::{CellParameters, OpenedField};
 use crate::zip;
@@ -65,7 +65,7 @@ fn writable() -> impl Iterator<Item = &'static dyn Format> {
 }
 
 /// The kinds of files.
-pub(crate) fn formats(_: &Shared, _: &Nothing, _: Cancel) -> Result<Json> {
+pub(crate) fn formats(_: &ServerState, _: &Nothing, _: Cancel) -> Result<Json> {
     let named = writable().map(|format| {
         json!({"kind": format.id(), "title": format.title(), "zipped": format.capabilities().folder})
     });
@@ -73,7 +73,11 @@ pub(crate) fn formats(_: &Shared, _: &Nothing, _: Cancel) -> Result<Json> {
 }
 
 /// Writes the file.
-pub(crate) fn write(shared: &Shared, query: &DownloadParameters, cancel: Cancel) -> Result<PreparedFile> {
+pub(crate) fn write(
+    shared: &ServerState,
+    query: &DownloadParameters,
+    cancel: Cancel,
+) -> Result<PreparedFile> {
     let cells = CellParameters {
         source: query.source,
         array: query.array,
@@ -154,7 +158,7 @@ fn write_csv(
 }
 
 fn draw(
-    shared: &Shared,
+    shared: &ServerState,
     query: &DownloadParameters,
     cells: &CellParameters,
     opened: &OpenedField,
@@ -172,7 +176,7 @@ fn draw(
 
 /// Converts the selected part of the variable.
 fn convert(
-    shared: &Shared,
+    shared: &ServerState,
     cells: &CellParameters,
     opened: &OpenedField,
     format: &'static dyn Format,

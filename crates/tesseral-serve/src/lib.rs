@@ -9,7 +9,7 @@
 //! | `work` | how many requests run at a time; cancellation |
 //! | `sources` | opened containers, also at earlier times |
 //! | `view` | the cells that a request names |
-//! | `tree`, `plane`, `series`, `cells`, `numbers`, `chunks`, `download` | the answers |
+//! | `tree`, `plane`, `series`, `cells`, `statistics`, `chunks`, `download` | the answers |
 #![forbid(unsafe_code)]
 
 pub mod guard;
@@ -19,12 +19,12 @@ mod chunks;
 mod download;
 mod failure;
 mod listen;
-mod numbers;
 mod page;
 mod plane;
 mod series;
 mod server;
 mod sources;
+mod statistics;
 mod tree;
 mod view;
 mod work;

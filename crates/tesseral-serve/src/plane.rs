@@ -9,7 +9,7 @@ use tesseral::{Array, Cancel, Error, Overview, Point, Result, overview_within};
 use tesseral_display::json::float;
 use tesseral_display::picture::{self, PictureAxis, Tick};
 
-use crate::server::Shared;
+use crate::server::ServerState;
 use crate::view::{CellParameters, OpenedField};
 
 /// Most points along either side.
@@ -73,7 +73,7 @@ impl Overviews {
     /// The overview of cells with at most so many points along each dimension.
     pub(crate) fn get(
         &self,
-        shared: &Shared,
+        shared: &ServerState,
         cells: &CellParameters,
         array: &Array,
         most: [usize; 2],
@@ -131,7 +131,7 @@ pub(crate) fn axis(axis: &PictureAxis, dim: usize, slice: tesseral::Slice, most:
 
 /// A map: a header in JSON after its length, then the points from the top left as `float32` on a scale from the lowest (0) to the
 /// highest value (1), then one byte each: 0 for a value, 1 for missing cells, 2 for cells that are not finite.
-pub(crate) fn plane(shared: &Shared, query: &PlaneParameters, cancel: Cancel) -> Result<Vec<u8>> {
+pub(crate) fn plane(shared: &ServerState, query: &PlaneParameters, cancel: Cancel) -> Result<Vec<u8>> {
     let cells = query.cells();
     let opened = cells.open(shared, cancel)?;
     let most = [query.height.clamp(1, SIDE), query.width.clamp(1, SIDE)];

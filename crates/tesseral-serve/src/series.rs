@@ -10,7 +10,7 @@ use tesseral_display::picture;
 
 use crate::numbers::decoded_bytes;
 use crate::plane::{self, PlaneParameters};
-use crate::server::Shared;
+use crate::server::ServerState;
 use crate::view::CellParameters;
 
 /// Most points of a series.
@@ -35,7 +35,7 @@ pub(crate) struct MeansParameters {
 }
 
 /// Means along a dimension with at most `width` points; each is one cell, if there are no more.
-pub(crate) fn series(shared: &Shared, query: &PlaneParameters, cancel: Cancel) -> Result<Json> {
+pub(crate) fn series(shared: &ServerState, query: &PlaneParameters, cancel: Cancel) -> Result<Json> {
     let cells = query.cells();
     let opened = cells.open(shared, cancel)?;
     let selection = cells.selection(&opened.array)?;
@@ -98,7 +98,7 @@ fn ends(array: &Array, selection: &Selection, dim: usize) -> Result<Json> {
 }
 
 /// The means of the selected cells at each position of a dimension, or in each group of its times.
-pub(crate) fn means(shared: &Shared, query: &MeansParameters, cancel: Cancel) -> Result<Json> {
+pub(crate) fn means(shared: &ServerState, query: &MeansParameters, cancel: Cancel) -> Result<Json> {
     let cells = CellParameters {
         source: query.source,
         array: query.array,

@@ -18,9 +18,9 @@ use crate::failure::{self, Failure};
 use crate::guard::{self, Guard};
 use crate::listen::Limited;
 use crate::plane::Overviews;
-use crate::sources::{Opener, Sources};
+use crate::sources::{Opener, ServedSources};
 use crate::work::Places;
-use crate::{cells, chunks, download, numbers, page, plane, series, tree};
+use crate::{cells, chunks, download, page, plane, series, statistics, tree};
 
 /// Connections at a time.
 const CONNECTIONS: usize = 2048;
@@ -68,8 +68,8 @@ impl Default for ServerSettings {
 
 /// What requests share.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) sources: Sources,
+pub(crate) struct ServerState {
+    pub(crate) sources: ServedSources,
     pub(crate) overviews: Overviews,
     pub(crate) settings: ServerSettings,
     places: Places,
@@ -85,7 +85,7 @@ pub struct Server {
     listener: std::net::TcpListener,
     address: SocketAddr,
     guard: Arc<Guard>,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 }
 
 impl Server {
@@ -94,7 +94,7 @@ impl Server {
     /// # Errors
     /// Errors of opening a source; `Io` if the address is in use.
     pub fn bind(sources: Vec<(String, Opener)>, settings: ServerSettings) -> Result<Self> {
-        let sources = Sources::open(sources)?;
+        let sources = ServedSources::open(sources)?;
         let wanted = SocketAddr::new(settings.address, settings.port);
         let failed = |e| Error::io("listen on", wanted.to_string(), e);
         let listener = std::net::TcpListener::bind(wanted).map_err(failed)?;
@@ -102,7 +102,7 @@ impl Server {
         let address = listener.local_addr().map_err(failed)?;
         let token = settings.token.clone().map_or_else(guard::random_token, Ok)?;
         let guard = Arc::new(Guard::new(token, address, &settings.names));
-        let shared = Shared {
+        let shared = ServerState {
             sources,
             overviews: Overviews::new(settings.cache),
             places: Places::new(settings.running.max(1)),
@@ -154,7 +154,7 @@ impl Server {
     }
 }
 
-fn router(shared: Arc<Shared>, guard: Arc<Guard>) -> Router {
+fn router(shared: Arc<ServerState>, guard: Arc<Guard>) -> Router {
     Router::new()
         .route("/api/sources", get(json(tree::sources)))
         .route("/api/colors", get(json(tree::colors)))
@@ -169,8 +169,8 @@ fn router(shared: Arc<Shared>, guard: Arc<Guard>) -> Router {
         .route("/api/value", get(json(cells::value)))
         .route("/api/rows", get(json(cells::rows)))
         .route("/api/points", get(json(cells::points)))
-        .route("/api/statistics", get(json(numbers::statistics)))
-        .route("/api/histogram", get(json(numbers::histogram)))
+        .route("/api/statistics", get(json(statistics::statistics)))
+        .route("/api/histogram", get(json(statistics::histogram)))
         .route("/api/chunks", get(json(chunks::chunks)))
         .route("/api/formats", get(json(download::formats)))
         .route("/api/download", get(download_file))
@@ -184,8 +184,8 @@ type Answering = std::pin::Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// A handler that computes a JSON document.
 fn json<Q: DeserializeOwned + Send + 'static>(
-    answer: fn(&Shared, &Q, Cancel) -> Result<Json>,
-) -> impl Fn(State<Arc<Shared>>, Query<Q>) -> Answering + Clone + Send + 'static {
+    answer: fn(&ServerState, &Q, Cancel) -> Result<Json>,
+) -> impl Fn(State<Arc<ServerState>>, Query<Q>) -> Answering + Clone + Send + 'static {
     move |State(shared), Query(query)| {
         Box::pin(async move {
             let own = Arc::clone(&shared);
@@ -197,8 +197,8 @@ fn json<Q: DeserializeOwned + Send + 'static>(
 
 /// A handler that computes bytes.
 fn bytes<Q: DeserializeOwned + Send + 'static>(
-    answer: fn(&Shared, &Q, Cancel) -> Result<Vec<u8>>,
-) -> impl Fn(State<Arc<Shared>>, Query<Q>) -> Answering + Clone + Send + 'static {
+    answer: fn(&ServerState, &Q, Cancel) -> Result<Vec<u8>>,
+) -> impl Fn(State<Arc<ServerState>>, Query<Q>) -> Answering + Clone + Send + 'static {
     move |State(shared), Query(query)| {
         Box::pin(async move {
             let own = Arc::clone(&shared);
@@ -211,7 +211,7 @@ fn bytes<Q: DeserializeOwned + Send + 'static>(
 }
 
 async fn download_file(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ServerState>>,
     Query(query): Query<download::DownloadParameters>,
 ) -> Response {
     // Files take room until their clients have read them.

@@ -11,34 +11,35 @@ pub type Opener = Arc<dyn Fn(Option<&str>) -> Result<Container> + Send + Sync>;
 const KEPT: usize = 8;
 
 /// The sources of a server.
-pub(crate) struct Sources {
-    all: Vec<Source>,
+pub(crate) struct ServedSources {
+    all: Vec<ServedSource>,
     /// Containers at earlier times; the last one was used last.
     earlier: Mutex<Vec<((usize, String), Container)>>,
 }
 
 /// A source.
-pub(crate) struct Source {
+pub(crate) struct ServedSource {
     /// Path or URL, as given.
     pub(crate) name: String,
     pub(crate) container: Container,
     opener: Opener,
 }
 
-impl std::fmt::Debug for Sources {
+impl std::fmt::Debug for ServedSources {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.all.iter().map(|source| &source.name)).finish()
     }
 }
 
-impl Sources {
+impl ServedSources {
     /// Opens all sources.
     pub(crate) fn open(sources: Vec<(String, Opener)>) -> Result<Self> {
-        let open = |(name, opener): (String, Opener)| Ok(Source { container: opener(None)?, name, opener });
+        let open =
+            |(name, opener): (String, Opener)| Ok(ServedSource { container: opener(None)?, name, opener });
         Ok(Self { all: sources.into_iter().map(open).collect::<Result<_>>()?, earlier: Mutex::default() })
     }
 
-    pub(crate) fn all(&self) -> &[Source] {
+    pub(crate) fn all(&self) -> &[ServedSource] {
         &self.all
     }
 

@@ -9,7 +9,7 @@ use tesseral_display::picture::ColorMap;
 use tesseral_display::{ArraySummary, dim_name, document, json};
 
 use crate::failure::described;
-use crate::server::Shared;
+use crate::server::ServerState;
 use crate::view::CellParameters;
 
 /// Arrays of one page of the tree.
@@ -52,8 +52,8 @@ pub(crate) struct CoordinateParameters {
 }
 
 /// The sources.
-pub(crate) fn sources(shared: &Shared, _: &Nothing, _: Cancel) -> Result<Json> {
-    let described = |source: &crate::sources::Source| {
+pub(crate) fn sources(shared: &ServerState, _: &Nothing, _: Cancel) -> Result<Json> {
+    let described = |source: &crate::sources::ServedSource| {
         let container = &source.container;
         json!({
             "name": source.name,
@@ -71,7 +71,7 @@ pub(crate) fn sources(shared: &Shared, _: &Nothing, _: Cancel) -> Result<Json> {
 }
 
 /// The 256 colors of a color map, three bytes each.
-pub(crate) fn colors(_: &Shared, query: &ColorParameters, _: Cancel) -> Result<Json> {
+pub(crate) fn colors(_: &ServerState, query: &ColorParameters, _: Cancel) -> Result<Json> {
     let names = ColorMap::ALL.into_iter().map(ColorMap::name);
     let map = ColorMap::by_name(&query.map);
     let map = map.ok_or_else(|| Error::not_found("color map", &query.map, names.collect()))?;
@@ -80,7 +80,7 @@ pub(crate) fn colors(_: &Shared, query: &ColorParameters, _: Cancel) -> Result<J
 }
 
 /// Arrays of a source, in brief.
-pub(crate) fn arrays(shared: &Shared, query: &SourceParameters, cancel: Cancel) -> Result<Json> {
+pub(crate) fn arrays(shared: &ServerState, query: &SourceParameters, cancel: Cancel) -> Result<Json> {
     let container = shared.sources.container(query.source, query.as_of.as_deref())?;
     let mut found = Vec::new();
     for index in (query.from..container.len()).take(ARRAYS) {
@@ -119,7 +119,7 @@ fn brief(container: &Container, array: &Array, index: usize) -> Json {
 }
 
 /// One array with everything that is known of it without reading cells.
-pub(crate) fn array(shared: &Shared, query: &CellParameters, cancel: Cancel) -> Result<Json> {
+pub(crate) fn array(shared: &ServerState, query: &CellParameters, cancel: Cancel) -> Result<Json> {
     let opened = query.open(shared, cancel)?;
     let labeled = opened.labeled();
     let array = labeled.as_ref().unwrap_or(&opened.array);
@@ -179,7 +179,7 @@ pub(crate) struct BetweenParameters {
 }
 
 /// The positions between two coordinates, as a selection of the command line has them.
-pub(crate) fn between(shared: &Shared, query: &BetweenParameters, cancel: Cancel) -> Result<Json> {
+pub(crate) fn between(shared: &ServerState, query: &BetweenParameters, cancel: Cancel) -> Result<Json> {
     let cells = CellParameters {
         source: query.source,
         array: query.array,
@@ -201,7 +201,11 @@ pub(crate) fn between(shared: &Shared, query: &BetweenParameters, cancel: Cancel
 }
 
 /// Coordinates of some positions.
-pub(crate) fn coordinates(shared: &Shared, query: &CoordinateParameters, cancel: Cancel) -> Result<Json> {
+pub(crate) fn coordinates(
+    shared: &ServerState,
+    query: &CoordinateParameters,
+    cancel: Cancel,
+) -> Result<Json> {
     let cells = CellParameters {
         source: query.source,
         array: query.array,
@@ -219,7 +223,7 @@ pub(crate) fn coordinates(shared: &Shared, query: &CoordinateParameters, cancel:
 }
 
 /// Stored versions.
-pub(crate) fn versions(shared: &Shared, query: &SourceParameters, _: Cancel) -> Result<Json> {
+pub(crate) fn versions(shared: &ServerState, query: &SourceParameters, _: Cancel) -> Result<Json> {
     let container = shared.sources.container(query.source, None)?;
     let versions = container.versions()?;
     let shown: Vec<Json> = versions.iter().rev().take(VERSIONS).map(json::version).collect();

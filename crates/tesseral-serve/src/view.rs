@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use tesseral::{Array, Cancel, Column, Container, Error, Result, Selection, Slice, Target};
 
-use crate::server::Shared;
+use crate::server::ServerState;
 
 /// Memory of one request.
 const MEMORY: u64 = 512 << 20;
@@ -35,7 +35,7 @@ pub(crate) struct OpenedField {
 
 impl CellParameters {
     /// Opens the array and selects the field; operations on it stop with `cancel`.
-    pub(crate) fn open(&self, shared: &Shared, cancel: Cancel) -> Result<OpenedField> {
+    pub(crate) fn open(&self, shared: &ServerState, cancel: Cancel) -> Result<OpenedField> {
         let container = shared.sources.container(self.source, self.as_of.as_deref())?;
         let container = if self.stored { container } else { container.physical() };
         let array = container.lazy_array(self.array)?.field_at(self.field)?;

@@ -73,7 +73,7 @@ pub(crate) fn write(folder: &Path, base: &str, cancel: &Cancel, out: &mut impl W
 }
 
 /// The part that both headers of an entry share.
-struct Head {
+struct EntryHead {
     name: String,
     common: Vec<u8>,
 }
@@ -82,7 +82,7 @@ fn small(n: u64) -> Result<u32> {
     u32::try_from(n).map_err(|_| Error::limit("the bytes of an archive", n, u32::MAX.into()))
 }
 
-fn head(name: &str, crc: u32, length: u64) -> Result<Head> {
+fn head(name: &str, crc: u32, length: u64) -> Result<EntryHead> {
     let length = small(length)?.to_le_bytes();
     let name_length = u16::try_from(name.len())
         .map_err(|_| Error::limit("the length of a file name", name.len() as u64, u16::MAX.into()))?;
@@ -94,7 +94,7 @@ fn head(name: &str, crc: u32, length: u64) -> Result<Head> {
     common.extend(length);
     common.extend(name_length.to_le_bytes());
     common.extend([0, 0]);
-    Ok(Head { name: name.to_owned(), common })
+    Ok(EntryHead { name: name.to_owned(), common })
 }
 
 fn list(folder: &Path, prefix: String, names: &mut Vec<String>) -> std::io::Result<()> {

@@ -10,10 +10,10 @@ const MOST_KEPT: usize = 256;
 
 /// Number of files that stores have open.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
-static CACHES: Mutex<Vec<Weak<dyn Cache>>> = Mutex::new(Vec::new());
+static CACHES: Mutex<Vec<Weak<dyn HandleCache>>> = Mutex::new(Vec::new());
 
 /// Handles that are cached for later reads and can be closed at any time.
-pub(crate) trait Cache: Send + Sync {
+pub(crate) trait HandleCache: Send + Sync {
     /// Closes the handles that are not in use.
     fn close_all(&self);
 }
@@ -56,8 +56,8 @@ pub(crate) fn are_scarce() -> bool {
 }
 
 /// Registers the handles of a cache for release.
-pub(crate) fn share(cache: &Arc<impl Cache + 'static>) {
-    let cache: Arc<dyn Cache> = Arc::clone(cache) as Arc<dyn Cache>;
+pub(crate) fn share(cache: &Arc<impl HandleCache + 'static>) {
+    let cache: Arc<dyn HandleCache> = Arc::clone(cache) as Arc<dyn HandleCache>;
     let mut caches = CACHES.lock().unwrap_or_else(PoisonError::into_inner);
     caches.retain(|cache| cache.strong_count() > 0);
     caches.push(Arc::downgrade(&cache));
@@ -117,7 +117,7 @@ impl ReopenedFile {
     }
 }
 
-impl Cache for ReopenedFile {
+impl HandleCache for ReopenedFile {
     fn close_all(&self) {
         let closed = self.file.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(closed);
@@ -152,7 +152,7 @@ mod tests {
     fn cached_handles_are_released_once() {
         #[derive(Debug, Default)]
         struct Counting(AtomicUsize);
-        impl Cache for Counting {
+        impl HandleCache for Counting {
             fn close_all(&self) {
                 self.0.fetch_add(1, Relaxed);
             }

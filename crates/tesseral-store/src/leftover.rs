@@ -30,7 +30,7 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// The process that created an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Owner {
+struct LeftoverOwner {
     process: u32,
     /// Start time and host; `None` in names of earlier versions, and on systems without this information.
     identity: Option<(u64, u32)>,
@@ -44,10 +44,10 @@ enum Life {
     Unknown,
 }
 
-impl Owner {
+impl LeftoverOwner {
     /// Returns this process. A forked child is another one.
     fn current() -> Self {
-        static CURRENT: Mutex<Option<Owner>> = Mutex::new(None);
+        static CURRENT: Mutex<Option<LeftoverOwner>> = Mutex::new(None);
         let process = std::process::id();
         let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
         match *current {
@@ -80,7 +80,7 @@ impl Owner {
     }
 }
 
-impl std::fmt::Display for Owner {
+impl std::fmt::Display for LeftoverOwner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.identity {
             Some((start, host)) => write!(f, "{}-{start:x}-{host:08x}", self.process),
@@ -109,7 +109,7 @@ fn host() -> Option<u32> {
 pub(crate) fn temporary(target: &OsStr, ending: &str) -> OsString {
     let unique = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = target.to_string_lossy();
-    format!("{PREFIX}{name}.{}.{unique}.{ending}", Owner::current()).into()
+    format!("{PREFIX}{name}.{}.{unique}.{ending}", LeftoverOwner::current()).into()
 }
 
 /// Returns a name for a temporary folder next to `target`. Later writers of the target remove it once the process has ended.
@@ -118,13 +118,13 @@ pub fn staging_name(target: &OsStr) -> OsString {
 }
 
 /// Parses target and owner of a name.
-fn parse(name: &str) -> Option<(&str, Owner)> {
+fn parse(name: &str) -> Option<(&str, LeftoverOwner)> {
     let mut parts = name.strip_prefix(PREFIX)?.rsplitn(4, '.');
     let (ending, number) = (parts.next()?, parts.next()?);
     if !matches!(ending, "tmp" | "staged") || number.parse::<u64>().is_err() {
         return None;
     }
-    let owner = Owner::parse(parts.next()?)?;
+    let owner = LeftoverOwner::parse(parts.next()?)?;
     let target = parts.next()?;
     // The target of a temporary name can itself be a temporary name.
     Some((parse(target).map_or(target, |(inner, _)| inner), owner))
@@ -189,7 +189,7 @@ mod tests {
     fn names_encode_target_and_owner() {
         let own = temporary(OsStr::new("a.b.tet"), "staged");
         let (target, owner) = parse(own.to_str().unwrap()).unwrap();
-        assert_eq!((target, owner), ("a.b.tet", Owner::current()));
+        assert_eq!((target, owner), ("a.b.tet", LeftoverOwner::current()));
         assert_eq!(owner.life(), Life::Running);
         let inner = temporary(&own, "tmp");
         assert_eq!(parse(inner.to_str().unwrap()).unwrap(), ("a.b.tet", owner));
@@ -206,18 +206,18 @@ mod tests {
 
     #[test]
     fn a_reused_process_number_is_another_process() {
-        let own = Owner::current();
+        let own = LeftoverOwner::current();
         let (start, host) = own.identity.unwrap();
-        assert_eq!(Owner { identity: Some((start + 1, host)), ..own }.life(), Life::Ended);
-        assert_eq!(Owner { identity: Some((start + 1, host ^ 1)), ..own }.life(), Life::Unknown);
-        assert_eq!(Owner { identity: None, ..own }.life(), Life::Unknown);
-        assert_eq!(Owner { process: u32::MAX, identity: None }.life(), Life::Unknown);
+        assert_eq!(LeftoverOwner { identity: Some((start + 1, host)), ..own }.life(), Life::Ended);
+        assert_eq!(LeftoverOwner { identity: Some((start + 1, host ^ 1)), ..own }.life(), Life::Unknown);
+        assert_eq!(LeftoverOwner { identity: None, ..own }.life(), Life::Unknown);
+        assert_eq!(LeftoverOwner { process: u32::MAX, identity: None }.life(), Life::Unknown);
     }
 
     #[test]
     fn only_certain_leftovers_are_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let (_, host) = Owner::current().identity.unwrap();
+        let (_, host) = LeftoverOwner::current().identity.unwrap();
         let put = |name: &str| fs::write(folder.path().join(name), b"x").unwrap();
         let dead = format!(".tesseral-a.{}-7-{host:08x}.0.tmp", u32::MAX);
         let other = format!(".tesseral-b.{}-7-{host:08x}.0.tmp", u32::MAX);

@@ -90,7 +90,7 @@ impl OpenFiles {
     }
 }
 
-impl handles::Cache for OpenFiles {
+impl handles::HandleCache for OpenFiles {
     fn close_all(&self) {
         // Closing compares file states, which must not happen under the lock.
         let closed = std::mem::take(&mut *self.lock());
@@ -520,7 +520,7 @@ mod tests {
                 let file = File::options().write(true).open(folder.path().join("f")).unwrap();
                 file.write_all_at(&[2; 5_000], 5_000).unwrap();
                 if evicted {
-                    handles::Cache::close_all(&*store.open);
+                    handles::HandleCache::close_all(&*store.open);
                 }
                 let error = read(0).unwrap_err();
                 let expected = folder.path().join("f").display().to_string();
@@ -539,7 +539,7 @@ mod tests {
         let result = store.guarded(|| {
             store.read("f", 0..1)?;
             File::options().write(true).open(folder.path().join("f")).unwrap().write_all_at(&[2], 0).unwrap();
-            handles::Cache::close_all(&*store.open);
+            handles::HandleCache::close_all(&*store.open);
             Ok::<_, Error>(())
         });
         assert!(matches!(result.unwrap_err().kind(), ErrorKind::Changed { .. }));
@@ -566,7 +566,7 @@ mod tests {
         let (folder, store) = store(ReadMode::Read);
         store.put("f", b"old", Overwrite::Refuse).unwrap();
         store.read("f", 0..1).unwrap();
-        handles::Cache::close_all(&*store.open);
+        handles::HandleCache::close_all(&*store.open);
         LocalStore::new(folder.path(), ReadMode::Read).put("f", b"new", Overwrite::Replace).unwrap();
         assert!(matches!(store.read("f", 1..2).unwrap_err().kind(), ErrorKind::Changed { .. }));
         // Replacement by the store itself is not an error.

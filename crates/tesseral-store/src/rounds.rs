@@ -28,11 +28,11 @@ pub struct Rounds {
     store: Arc<dyn Store>,
     /// Whether reads wait for a network, so that they are noted and fetched together.
     waits: bool,
-    state: Mutex<State>,
+    state: Mutex<RoundsState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RoundsState {
     /// Parts of objects by name; `None` for an object that does not exist.
     objects: HashMap<String, Option<Held>>,
     /// Listings by folder; `None` for a folder that does not exist.
@@ -99,7 +99,7 @@ impl Rounds {
         !self.waits
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RoundsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -4,22 +4,14 @@
 #[path = "../../../fuzz/src/tensogram.rs"]
 mod tensogram;
 
-use std::path::Path;
+use tesseral_conformance::testing::{Random, fixtures};
 
 #[test]
 fn changed_files_never_panic() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tensogram");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.retain(|path| path.extension().is_some_and(|ext| ext == "tgm"));
-    files.sort();
+    let files = fixtures("tensogram", "tgm").unwrap();
     assert!(files.len() > 5);
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
+    let mut random = Random::new(1);
+    let mut next = || random.draw();
     for file in files {
         let whole = std::fs::read(file).unwrap();
         if whole.len() > 64 << 10 {

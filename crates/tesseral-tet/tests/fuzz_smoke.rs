@@ -4,23 +4,15 @@
 #[path = "../../../fuzz/src/tet_structures.rs"]
 mod tet_structures;
 
-use std::path::Path;
+use tesseral_conformance::testing::{Random, fixtures};
 
 /// Every structure begins with bytes of the file that some offset refers to: windows of the files at multiples of 4 include them all.
 #[test]
 fn changed_structures_never_panic() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tet");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.retain(|path| path.extension().is_some_and(|ext| ext == "tet"));
-    files.sort();
+    let files = fixtures("tet", "tet").unwrap();
     assert!(files.len() > 5);
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
+    let mut random = Random::new(1);
+    let mut next = || random.draw();
     for file in files {
         let whole = std::fs::read(file).unwrap();
         for start in (0..whole.len().min(8 << 10)).step_by(4) {

@@ -110,7 +110,7 @@ pub(crate) fn audit(
                 for (listed, line) in container.group.iter().flat_map(group::Group::unread) {
                     let detail = format!("member {line}, not checked");
                     report(match listed.state {
-                        group::State::Missing | group::State::Empty => {
+                        group::MemberState::Missing | group::MemberState::Empty => {
                             Finding::failed("group_member", detail)
                         }
                         _ => Finding::warning("group_member", detail),

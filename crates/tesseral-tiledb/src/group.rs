@@ -20,23 +20,23 @@ pub(crate) const MARKER: &str = "__tiledb_group.tdb";
 #[derive(Debug)]
 pub(crate) struct Group {
     /// Its members and those of nested groups, in order.
-    pub members: Vec<Listed>,
+    pub members: Vec<ListedMember>,
 }
 
 /// A member and its state.
 #[derive(Clone, Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ListedMember {
     /// Its name, prefixed by the names of its groups.
     pub name: String,
     pub member: Member,
     /// Its folder, where that lies in the group.
     pub folder: Option<String>,
-    pub state: State,
+    pub state: MemberState,
 }
 
 /// State of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum MemberState {
     /// Opened.
     Read,
     /// Its URI is outside the group: it is not followed, because an untrusted group could name any file.
@@ -51,7 +51,7 @@ pub(crate) enum State {
     Lost,
 }
 
-impl State {
+impl MemberState {
     /// Name of the state in JSON output.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ impl State {
 
 impl Group {
     /// The members that are not read, each with its URI and the reason.
-    pub(crate) fn unread(&self) -> impl Iterator<Item = (&Listed, String)> {
+    pub(crate) fn unread(&self) -> impl Iterator<Item = (&ListedMember, String)> {
         self.members.iter().filter_map(|listed| {
             let reason = listed.state.reason()?;
             Some((listed, format!("{} ({}): {reason}", listed.name, listed.member.uri)))
@@ -165,24 +165,24 @@ pub(crate) fn open_with(
         let name = join(&path, name_of(&member));
         let folder = folder_of(reader.store.location(), &prefix, member.relative, &member.uri);
         let state = match &folder {
-            None => State::Outside,
-            Some(_) if depth >= reader.limits.depth => State::TooDeep,
-            Some(folder) if !exists(reader, folder)? => State::Missing,
+            None => MemberState::Outside,
+            Some(_) if depth >= reader.limits.depth => MemberState::TooDeep,
+            Some(folder) if !exists(reader, folder)? => MemberState::Missing,
             Some(folder) if member.group => {
                 todo.extend(inside(folder, &name, depth + 1)?);
-                State::Read
+                MemberState::Read
             }
-            Some(folder) if !holds_array(reader, folder)? => State::Empty,
+            Some(folder) if !holds_array(reader, folder)? => MemberState::Empty,
             Some(folder) => match array(folder, &name)? {
                 Some(array) => {
                     arrays.push(Arc::new(array));
                     names.push(name.clone());
-                    State::Read
+                    MemberState::Read
                 }
-                None => State::Lost,
+                None => MemberState::Lost,
             },
         };
-        listed.push(Listed { name, member, folder, state });
+        listed.push(ListedMember { name, member, folder, state });
     }
     let meaning = TileDbContainer::group_meaning(reader, times(options))?;
     Ok(TileDbContainer {
@@ -203,7 +203,7 @@ pub(crate) fn unlisted(reader: &MetadataLoader, container: &TileDbContainer) -> 
     let mut found = Vec::new();
     let members = || container.group.iter().flat_map(|group| &group.members);
     let listed: BTreeSet<&str> = members().filter_map(|member| member.folder.as_deref()).collect();
-    let groups = members().filter(|listed| listed.member.group && listed.state == State::Read);
+    let groups = members().filter(|listed| listed.member.group && listed.state == MemberState::Read);
     for prefix in std::iter::once("").chain(groups.filter_map(|group| group.folder.as_deref())) {
         for entry in reader.list(prefix)?.into_iter().filter(|e| e.is_folder()) {
             let folder = join(prefix, &entry.name);

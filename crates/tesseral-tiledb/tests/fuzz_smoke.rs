@@ -4,18 +4,7 @@
 #[path = "../../../fuzz/src/digests.rs"]
 mod digests;
 
-/// Calls `check` with every truncation of `bytes`, and with single bytes set to boundary values.
-fn mutations(bytes: &[u8], check: impl Fn(&[u8])) {
-    (0..=bytes.len()).for_each(|cut| check(&bytes[..cut]));
-    let mut copy = bytes.to_vec();
-    for at in 0..bytes.len() {
-        for value in [0, 1, 0x7F, 0x80, 0xFF, bytes[at] ^ 4] {
-            copy[at] = value;
-            check(&copy);
-        }
-        copy[at] = bytes[at];
-    }
-}
+use tesseral_conformance::testing::mutations;
 
 #[test]
 fn changed_digest_tables_never_panic() {

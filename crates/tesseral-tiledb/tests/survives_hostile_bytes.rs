@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use tesseral_codec::Contexts;
 use tesseral_codec::filter::FilterContext;
+use tesseral_conformance::testing::mutations;
 use tesseral_core::{Attributes, ErrorKind, Limits};
 use tesseral_store::{Store, StoreExt};
 use tesseral_tiledb::wire::generic_tile::GenericTile;
@@ -24,21 +25,6 @@ fn first(store: &dyn Store, folder: &str, ending: &str) -> Vec<u8> {
 fn unfiltered(bytes: &[u8]) -> Vec<u8> {
     let tile = GenericTile::parse("fixture", bytes).unwrap();
     tile.decode("fixture", &Limits::default(), &RULES, &mut Contexts::default()).unwrap()
-}
-
-/// Every truncation, and single bytes set to boundary values.
-fn mutations(bytes: &[u8], mut check: impl FnMut(&[u8])) {
-    for cut in 0..bytes.len() {
-        check(&bytes[..cut]);
-    }
-    let mut copy = bytes.to_vec();
-    for at in 0..bytes.len() {
-        for value in [0, 1, 0x7F, 0x80, 0xFF, bytes[at] ^ 4] {
-            copy[at] = value;
-            check(&copy);
-        }
-        copy[at] = bytes[at];
-    }
 }
 
 #[test]

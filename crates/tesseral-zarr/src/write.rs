@@ -18,7 +18,7 @@ use tesseral_format::{
 };
 use tesseral_store::{Overwrite, Store, StoreExt};
 
-use self::array::{ArrayWrite, Layout};
+use self::array::{HierarchyLayout, ZarrArrayWrite};
 pub use self::shards::ShardShape;
 use crate::open::{V2_ARRAY, V2_ATTRIBUTES, V2_CONSOLIDATED, V2_GROUP, V3, join};
 use crate::wire::json::{to_bytes, to_json};
@@ -67,8 +67,8 @@ const MEMORY: u64 = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct ZarrWriter {
     store: Arc<dyn Store>,
-    layout: Layout,
-    arrays: Vec<ArrayWrite>,
+    layout: HierarchyLayout,
+    arrays: Vec<ZarrArrayWrite>,
     attributes: Attributes,
     groups: BTreeMap<String, Attributes>,
     history: Vec<HistoryRow>,
@@ -121,7 +121,7 @@ impl ZarrWriter {
         }
         Ok(Self {
             store: Arc::clone(store),
-            layout: Layout {
+            layout: HierarchyLayout {
                 version,
                 digests: options.digests,
                 shards: own.shards,
@@ -135,7 +135,7 @@ impl ZarrWriter {
         })
     }
 
-    fn array(&self, array: usize) -> Result<&ArrayWrite> {
+    fn array(&self, array: usize) -> Result<&ZarrArrayWrite> {
         self.arrays.get(array).ok_or_else(|| Error::invalid(format!("array {array} was not created")))
     }
 
@@ -238,7 +238,7 @@ impl Writer for ZarrWriter {
         let name = &spec.schema.name;
         check_name(name)?;
         check_unique(self.arrays.iter().map(|own| own.name.as_str()), name)?;
-        self.arrays.push(ArrayWrite::new(spec, &self.layout)?);
+        self.arrays.push(ZarrArrayWrite::new(spec, &self.layout)?);
         Ok(self.arrays.len() - 1)
     }
 

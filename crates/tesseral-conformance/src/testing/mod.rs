@@ -6,7 +6,9 @@
 
 pub mod cells;
 mod coding;
+mod container;
 pub mod layered;
+mod mutation;
 mod random;
 pub mod tables;
 mod values;
@@ -19,6 +21,7 @@ use tesseral_core::{CellLen, Field, Finding, Limits, Result};
 use tesseral_store::Store;
 
 pub use coding::Coding;
+pub use mutation::{fixtures, mutations};
 pub use random::Random;
 pub use values::Cell;
 pub(crate) use values::{Buffers, cell as random_cell};
@@ -28,10 +31,9 @@ use tesseral_format::{AuditOptions, AuditReport, ContainerSource, Probe, Sniff};
 
 /// Recognizes by the magic, else by the file extension.
 fn sniff(probe: &Probe<'_>, magic: &[u8; 8], extensions: &[&str]) -> Sniff {
-    let named = probe.name.rsplit_once('.').is_some_and(|(_, ending)| extensions.contains(&ending));
     if probe.head.starts_with(magic) {
         Sniff::Content
-    } else if named {
+    } else if probe.has_extension(extensions) {
         Sniff::Name
     } else {
         Sniff::No

@@ -4,7 +4,7 @@ use tesseral_core::{DType, Error, Result, Value, alloc};
 
 use super::projection::MapFrame;
 use super::{
-    Angles, Ellipsoid, Grid, I_NEGATIVE, J_CONSECUTIVE, J_POSITIVE, Kind, Lambert, Mercator,
+    Angles, Ellipsoid, Grid, GridKind, I_NEGATIVE, J_CONSECUTIVE, J_POSITIVE, Lambert, Mercator,
     PolarStereographic, Pole, Row,
 };
 use crate::wire::octets::Octets;
@@ -76,7 +76,7 @@ impl Common {
         keys.extend(self.increments.1.map(|dj| ("jDirectionIncrementInDegrees", Value::Float(dj))));
         keys.extend(pole.iter().flat_map(Self::pole_keys));
         Ok(Grid {
-            kind: Kind::LatLon { angles: self.angles, pole },
+            kind: GridKind::LatLon { angles: self.angles, pole },
             ni,
             nj: self.nj,
             points,
@@ -106,7 +106,7 @@ impl Common {
             let mut keys: Keys =
                 vec![("N", int(order)), ("pl", Value::Numbers { dtype: DType::Int64, bytes })];
             keys.extend(pole.iter().flat_map(Self::pole_keys));
-            let kind = Kind::ReducedGaussian { angles, order, rows, pole };
+            let kind = GridKind::ReducedGaussian { angles, order, rows, pole };
             return Ok(Grid { kind, ni: 0, nj, points, scanning, uv_relative, description, keys });
         }
         let (ni, points) = self.size(section, points)?;
@@ -117,7 +117,7 @@ impl Common {
             Some(_) => [("Nx", int(ni)), ("Ny", int(nj))],
         });
         keys.extend(pole.iter().flat_map(Self::pole_keys));
-        let kind = Kind::Gaussian { angles, order, pole };
+        let kind = GridKind::Gaussian { angles, order, pole };
         Ok(Grid { kind, ni, nj, points, scanning, uv_relative, description, keys })
     }
 }
@@ -177,7 +177,7 @@ impl Projected {
         self,
         section: &Octets<'_>,
         points: Option<u64>,
-        kind: Kind,
+        kind: GridKind,
         mut keys: Keys,
         description: &'static str,
     ) -> Result<Grid> {
@@ -187,7 +187,7 @@ impl Projected {
         }
         let count = nx.checked_mul(ny).filter(|count| points.is_none_or(|points| points == *count));
         let points = count.ok_or_else(|| section.corrupt(format!("{nx} × {ny} contradict the points")))?;
-        if matches!(kind, Kind::Lambert(_)) {
+        if matches!(kind, GridKind::Lambert(_)) {
             keys.extend([
                 ("DxInMetres", Value::Float(frame.dx)),
                 ("DyInMetres", Value::Float(frame.dy)),
@@ -268,14 +268,14 @@ pub(crate) fn edition1(section: &Octets<'_>) -> Result<Grid> {
         }
         1 => {
             let projected = projected(0.0, metres(29)?, metres(32)?)?;
-            let kind = Kind::Mercator(Mercator::new(projected.frame(), angle(24)?));
+            let kind = GridKind::Mercator(Mercator::new(projected.frame(), angle(24)?));
             projected.grid(section, None, kind, Vec::new(), "Mercator Projection Grid")
         }
         3 => {
             let projected = projected(angle(18)?, metres(21)?, metres(24)?)?;
             let parallels = (angle(29)?, angle(32)?);
             let keys = lambert_keys(Some(parallels.0), parallels, (angle(35)?, angle(38)?));
-            let kind = Kind::Lambert(Lambert::new(projected.frame(), parallels));
+            let kind = GridKind::Lambert(Lambert::new(projected.frame(), parallels));
             projected.grid(
                 section,
                 None,
@@ -287,7 +287,7 @@ pub(crate) fn edition1(section: &Octets<'_>) -> Result<Grid> {
         5 => {
             let south = section.u8(27)? & 0x80 != 0;
             let projected = projected(angle(18)?, metres(21)?, metres(24)?)?;
-            let kind = Kind::PolarStereographic(PolarStereographic::new(projected.frame(), 60.0, south));
+            let kind = GridKind::PolarStereographic(PolarStereographic::new(projected.frame(), 60.0, south));
             projected.grid(section, None, kind, Vec::new(), "Polar Stereographic Projection Grid")
         }
         other => Err(Error::unsupported(format!("grids of data representation type {other} of edition 1"))),
@@ -413,20 +413,23 @@ pub(crate) fn edition2(section: &Octets<'_>) -> Result<Grid> {
             let standard = millionths(48)?;
             match template {
                 10 => {
-                    let kind = Kind::Mercator(Mercator::new(projected.frame(), standard));
+                    let kind = GridKind::Mercator(Mercator::new(projected.frame(), standard));
                     projected.grid(section, points, kind, Vec::new(), "Mercator")
                 }
                 20 => {
                     let south = section.u8(64)? & 0x80 != 0 || standard < 0.0;
-                    let kind =
-                        Kind::PolarStereographic(PolarStereographic::new(projected.frame(), standard, south));
+                    let kind = GridKind::PolarStereographic(PolarStereographic::new(
+                        projected.frame(),
+                        standard,
+                        south,
+                    ));
                     let title = "Polar stereographic";
                     projected.grid(section, points, kind, Vec::new(), title)
                 }
                 _ => {
                     let parallels = (millionths(66)?, millionths(70)?);
                     let keys = lambert_keys(Some(standard), parallels, (millionths(74)?, millionths(78)?));
-                    let kind = Kind::Lambert(Lambert::new(projected.frame(), parallels));
+                    let kind = GridKind::Lambert(Lambert::new(projected.frame(), parallels));
                     let title = "Lambert Conformal";
                     projected.grid(section, points, kind, keys, title)
                 }

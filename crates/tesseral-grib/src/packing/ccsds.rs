@@ -4,7 +4,7 @@ use tesseral_codec::aec::{self, Decoder, Params};
 use tesseral_core::{Result, alloc};
 use tesseral_format::Scratch;
 
-use super::Scale;
+use super::PackingScale;
 use crate::wire::octets::Octets;
 
 /// Number of values that are decoded together: they stay in the cache until they are scaled.
@@ -37,7 +37,7 @@ impl Ccsds {
     pub(super) fn decode(
         &self,
         data: &[u8],
-        scale: &Scale,
+        scale: &PackingScale,
         out: &mut [[u8; 8]],
         scratch: &mut Scratch,
     ) -> Result<()> {

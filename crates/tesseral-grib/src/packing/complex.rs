@@ -8,7 +8,7 @@
 use tesseral_codec::packing::{unpack_run, unpack_with};
 use tesseral_core::{Error, Result};
 
-use super::{Scale, fault};
+use super::{PackingScale, fault};
 use crate::wire::octets::{Octets, signed};
 
 /// Groups whose descriptions are unpacked together.
@@ -82,7 +82,7 @@ impl Complex {
     pub(super) fn decode(
         &self,
         data: &[u8],
-        scale: &Scale,
+        scale: &PackingScale,
         out: &mut [[u8; 8]],
         mut validity: Option<&mut [u8]>,
     ) -> Result<()> {

@@ -8,7 +8,7 @@ use png::{ColorType, Decoder, Limits, Transformations};
 use tesseral_codec::packing::unpack_with;
 use tesseral_core::{Error, Result};
 
-use super::{Scale, fault};
+use super::{PackingScale, fault};
 
 const JPEG: &str = "grid_jpeg";
 const PNG: &str = "grid_png";
@@ -19,7 +19,7 @@ const EXACT_BITS: u32 = 20;
 const LEAST: u64 = 256;
 
 /// Decodes a JPEG 2000 codestream of one component.
-pub(super) fn jpeg2000(data: &[u8], scale: &Scale, bits: u32, out: &mut [[u8; 8]]) -> Result<()> {
+pub(super) fn jpeg2000(data: &[u8], scale: &PackingScale, bits: u32, out: &mut [[u8; 8]]) -> Result<()> {
     if bits > EXACT_BITS {
         return Err(Error::unsupported(format!("JPEG 2000 images of {bits} bits, more than {EXACT_BITS}")));
     }
@@ -83,7 +83,7 @@ fn check_codestream(data: &[u8], values: u64) -> Result<()> {
 }
 
 /// Decodes a PNG image. A pixel is one integer, of all bits of its channels.
-pub(super) fn png(data: &[u8], scale: &Scale, out: &mut [[u8; 8]]) -> Result<()> {
+pub(super) fn png(data: &[u8], scale: &PackingScale, out: &mut [[u8; 8]]) -> Result<()> {
     let damaged = |e: png::DecodingError| fault(PNG, e.to_string());
     let limit = out.len().saturating_mul(16).saturating_add(1 << 20);
     let mut decoder = Decoder::new_with_limits(Cursor::new(data), Limits { bytes: limit });

@@ -8,7 +8,7 @@
 use tesseral_codec::packing::{unpack_run, unpack_with};
 use tesseral_core::{Error, Result, alloc};
 
-use super::{Scale, fault};
+use super::{PackingScale, fault};
 use crate::wire::octets::{Octets, signed};
 
 const NAME: &str = "grid_second_order";
@@ -53,7 +53,7 @@ impl SecondOrder {
     }
 
     /// Decodes all values; their number is the length of `out`.
-    pub(super) fn decode(&self, data: &[u8], scale: &Scale, out: &mut [[u8; 8]]) -> Result<()> {
+    pub(super) fn decode(&self, data: &[u8], scale: &PackingScale, out: &mut [[u8; 8]]) -> Result<()> {
         let order = usize::from(self.order);
         let mut at = 0;
         let mut extras = [0_i64; 4];

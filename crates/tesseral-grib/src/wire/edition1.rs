@@ -3,7 +3,7 @@
 use tesseral_core::{Error, Result};
 
 use super::octets::Octets;
-use crate::packing::{FieldPacking, Scale, SecondOrder};
+use crate::packing::{FieldPacking, PackingScale, SecondOrder};
 use crate::parameter::Parameter;
 use crate::product::{self, FieldProduct};
 
@@ -117,7 +117,7 @@ pub(crate) fn definition(section: &Octets<'_>) -> Result<Definition> {
 /// `Corrupt`, `Unsupported` with the packing.
 pub(crate) fn packing(section: &Octets<'_>, decimal_scale: i32) -> Result<(FieldPacking, u64)> {
     let flags = section.u8(4)?;
-    let scale = Scale::new(section.ibm(7)?, section.i16(5)?, decimal_scale);
+    let scale = PackingScale::new(section.ibm(7)?, section.i16(5)?, decimal_scale);
     let bits = u32::from(section.u8(11)?);
     if flags & 0x80 != 0 {
         return Err(Error::unsupported("spherical harmonics"));

@@ -3,7 +3,7 @@
 use tesseral_core::{Error, Result};
 
 use super::octets::Octets;
-use crate::packing::{Ccsds, Complex, FieldPacking, Scale};
+use crate::packing::{Ccsds, Complex, FieldPacking, PackingScale};
 use crate::parameter::{Codes2, Parameter};
 use crate::product::{self, FieldProduct, Surface};
 
@@ -203,7 +203,7 @@ pub(crate) fn packing(section: &Octets<'_>) -> Result<(u64, FieldPacking)> {
     if !matches!(template, 0 | 2 | 3 | 40 | 41 | 42 | 40_000 | 40_010) {
         return Err(Error::unsupported(format!("data representation template {template}")));
     }
-    let scale = Scale::new(section.ieee(12)?, section.i16(16)?, section.i16(18)?);
+    let scale = PackingScale::new(section.ieee(12)?, section.i16(16)?, section.i16(18)?);
     let bits = u32::from(section.u8(20)?);
     if bits > 64 {
         return Err(section.corrupt(format!("{bits} bits per value exceed 64")));

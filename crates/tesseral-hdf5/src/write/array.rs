@@ -22,7 +22,7 @@ const LEVEL: i32 = 4;
 
 /// A step between cells and stored bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum FilterStep {
     Shuffle,
     Deflate(i32),
     Fletcher32,
@@ -45,7 +45,7 @@ pub(super) struct DatasetWrite {
     word: usize,
     /// Cells are in one range of bytes.
     contiguous: bool,
-    steps: Vec<Step>,
+    steps: Vec<FilterStep>,
     fill: Option<Vec<u8>>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn holds(dtype: DType, cell: CellLen) -> bool {
     }
 }
 
-fn steps(codecs: &[CodecSpec], size: u32) -> Result<Vec<Step>> {
+fn steps(codecs: &[CodecSpec], size: u32) -> Result<Vec<FilterStep>> {
     let mut steps = Vec::new();
     for codec in codecs {
         let level = |codec: &CodecSpec| {
@@ -66,16 +66,16 @@ fn steps(codecs: &[CodecSpec], size: u32) -> Result<Vec<Step>> {
         };
         match codec.name.as_str() {
             "raw" | "none" => {}
-            "shuffle" => steps.push(Step::Shuffle),
-            "deflate" => steps.push(Step::Deflate(level(codec))),
+            "shuffle" => steps.push(FilterStep::Shuffle),
+            "deflate" => steps.push(FilterStep::Deflate(level(codec))),
             // Shuffled bytes of numbers compress much better.
             "gzip" | "zlib" => {
-                if size > 1 && !steps.contains(&Step::Shuffle) {
-                    steps.push(Step::Shuffle);
+                if size > 1 && !steps.contains(&FilterStep::Shuffle) {
+                    steps.push(FilterStep::Shuffle);
                 }
-                steps.push(Step::Deflate(level(codec)));
+                steps.push(FilterStep::Deflate(level(codec)));
             }
-            "fletcher32" => steps.push(Step::Fletcher32),
+            "fletcher32" => steps.push(FilterStep::Fletcher32),
             other => {
                 return Err(Error::unsupported(format!("writing codec {other:?} in NetCDF-4"))
                     .hint("use gzip, shuffle+deflate, fletcher32 or raw"));
@@ -183,12 +183,12 @@ impl DatasetWrite {
         let mut bytes = cells;
         for step in &self.steps {
             match step {
-                Step::Shuffle => {
+                FilterStep::Shuffle => {
                     let mut out = alloc::zeroed::<u8>("a shuffled chunk", bytes.len())?;
                     shuffle::encode_into(&bytes, self.size as usize, &mut out)?;
                     bytes = Cow::Owned(out);
                 }
-                Step::Deflate(level) => {
+                FilterStep::Deflate(level) => {
                     let mut out = scratch.spare.pop().unwrap_or_default();
                     zlib::encode(&bytes, *level, &mut out)?;
                     bytes = Cow::Owned(out);
@@ -257,9 +257,9 @@ impl DatasetWrite {
         let mut out = vec![2, u8::try_from(self.steps.len()).unwrap_or(u8::MAX)];
         for step in &self.steps {
             let (id, optional, parameter) = match step {
-                Step::Shuffle => (2, 1, Some(self.size)),
-                Step::Deflate(level) => (1, 1, u32::try_from(*level).ok()),
-                Step::Fletcher32 => (3, 0, None),
+                FilterStep::Shuffle => (2, 1, Some(self.size)),
+                FilterStep::Deflate(level) => (1, 1, u32::try_from(*level).ok()),
+                FilterStep::Fletcher32 => (3, 0, None),
             };
             out.u16(id);
             out.u16(optional);

@@ -9,7 +9,7 @@ use tesseral_store::{Overwrite, Store, StoreExt};
 
 use super::codecs::Steps;
 use super::document;
-use super::shards::{ShardShape, Shards};
+use super::shards::{ShardShape, ShardedWrite};
 use crate::open::join;
 use crate::vlen;
 use crate::wire::key::KeyEncoding;
@@ -19,7 +19,7 @@ const DIMENSIONS: usize = 64;
 
 /// How arrays are written.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
+pub(super) struct HierarchyLayout {
     /// Zarr version, 2 or 3.
     pub version: u8,
     /// Chunks end with a checksum, in v3.
@@ -31,7 +31,7 @@ pub(super) struct Layout {
 
 /// An array that is being written.
 #[derive(Debug)]
-pub(super) struct ArrayWrite {
+pub(super) struct ZarrArrayWrite {
     pub name: String,
     /// `.zarray`, or `zarr.json`.
     pub document: Map<String, Json>,
@@ -44,12 +44,12 @@ pub(super) struct ArrayWrite {
     fill: Vec<u8>,
     keys: KeyEncoding,
     steps: Steps,
-    shards: Option<Shards>,
+    shards: Option<ShardedWrite>,
     pub chunks: WrittenChunks<()>,
 }
 
-impl ArrayWrite {
-    pub(super) fn new(spec: &ArraySpec, layout: &Layout) -> Result<Self> {
+impl ZarrArrayWrite {
+    pub(super) fn new(spec: &ArraySpec, layout: &HierarchyLayout) -> Result<Self> {
         let schema = &spec.schema;
         let unsupported =
             |what: &str| Err(Error::unsupported(format!("{what} in Zarr")).in_array(&schema.name));
@@ -76,7 +76,7 @@ impl ArrayWrite {
             None => schema.shard_shape.clone().filter(|_| v3),
         };
         let shape = schema.shape().unwrap_or_default();
-        let shards = shards.map(|shard| Shards::new(shard, &shape, grid, layout.memory)).transpose()?;
+        let shards = shards.map(|shard| ShardedWrite::new(shard, &shape, grid, layout.memory)).transpose()?;
         let (document, attributes, keys) = if v3 {
             let shard = shards.as_ref().map(|shards| shards.shape.as_slice());
             (document::array_v3(schema, &steps, shard)?, Map::new(), KeyEncoding::Default('/'))

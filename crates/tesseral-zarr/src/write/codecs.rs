@@ -19,7 +19,7 @@ const KNOWN: &str =
 
 /// One step of encoding.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Step {
+pub(super) enum EncodingStep {
     /// The axes are stored in reverse.
     Transpose,
     /// Mantissas of floats are rounded to this many bits.
@@ -41,7 +41,7 @@ pub(super) enum Step {
 /// The codecs of an array.
 #[derive(Clone, Debug)]
 pub(super) struct Steps {
-    steps: Vec<Step>,
+    steps: Vec<EncodingStep>,
     /// The engine delivers cells in column-major order.
     col_major: bool,
     dtype: DType,
@@ -115,7 +115,7 @@ impl Steps {
                     if size.is_none() {
                         return Err(Error::unsupported("transposed cells of variable length in Zarr"));
                     }
-                    Step::Transpose
+                    EncodingStep::Transpose
                 }
                 "bitround" => {
                     check_options(codec, &["level", "keepbits"])?;
@@ -131,30 +131,30 @@ impl Steps {
                     if coordinate || !rounded {
                         continue;
                     }
-                    Step::BitRound(bits)
+                    EncodingStep::BitRound(bits)
                 }
                 "delta" => {
                     check_options(codec, &[])?;
                     if !matches!(dtype.class(), Class::Int | Class::UInt) || size.is_none() {
                         return Err(Error::unsupported(format!("codec \"delta\" of {dtype} in Zarr")));
                     }
-                    Step::Delta
+                    EncodingStep::Delta
                 }
                 "shuffle" => {
                     check_options(codec, &[])?;
-                    Step::Shuffle(word)
+                    EncodingStep::Shuffle(word)
                 }
-                "zstd" => Step::Zstd(level(zstd::DEFAULT_LEVEL.into(), -131_072, 22)?),
-                "gzip" => Step::Gzip(level(5, 0, 9)?),
-                "zlib" => Step::Zlib(level(1, 0, 9)?),
-                "bz2" | "bzip2" => Step::Bzip2(level(1, 1, 9)?),
+                "zstd" => EncodingStep::Zstd(level(zstd::DEFAULT_LEVEL.into(), -131_072, 22)?),
+                "gzip" => EncodingStep::Gzip(level(5, 0, 9)?),
+                "zlib" => EncodingStep::Zlib(level(1, 0, 9)?),
+                "bz2" | "bzip2" => EncodingStep::Bzip2(level(1, 1, 9)?),
                 "lz4" => {
                     check_options(codec, &[])?;
-                    Step::Lz4
+                    EncodingStep::Lz4
                 }
                 "blosc" => {
                     check_options(codec, &["level", "cname", "shuffle"])?;
-                    Step::Blosc(blosc(codec, word)?)
+                    EncodingStep::Blosc(blosc(codec, word)?)
                 }
                 other => {
                     return Err(Error::unsupported(format!("writing codec {other:?} in Zarr"))
@@ -170,7 +170,7 @@ impl Steps {
                 Error::unsupported(detail).hint("order: transpose, bitround, delta, shuffle, compressor")
             );
         }
-        steps.extend(crc32c.then_some(Step::Crc32c));
+        steps.extend(crc32c.then_some(EncodingStep::Crc32c));
         Ok(Self { steps, col_major, dtype, size })
     }
 
@@ -183,23 +183,23 @@ impl Steps {
         let mut out: Vec<Json> = self.col_major.then(reverse).into_iter().collect();
         let (arrays, bytes) = self.steps.split_at(self.steps.partition_point(|step| step.rank() < 3));
         let dtype = self.numpy();
-        let codec = |step: &Step| match step {
-            Step::Transpose => reverse(),
-            Step::BitRound(bits) => {
+        let codec = |step: &EncodingStep| match step {
+            EncodingStep::Transpose => reverse(),
+            EncodingStep::BitRound(bits) => {
                 json!({"name": "numcodecs.bitround", "configuration": {"keepbits": bits}})
             }
-            Step::Delta => json!({"name": "numcodecs.delta", "configuration": {"dtype": dtype}}),
-            Step::Shuffle(size) => {
+            EncodingStep::Delta => json!({"name": "numcodecs.delta", "configuration": {"dtype": dtype}}),
+            EncodingStep::Shuffle(size) => {
                 json!({"name": "numcodecs.shuffle", "configuration": {"elementsize": size}})
             }
-            Step::Zstd(level) => {
+            EncodingStep::Zstd(level) => {
                 json!({"name": "zstd", "configuration": {"level": level, "checksum": false}})
             }
-            Step::Gzip(level) => json!({"name": "gzip", "configuration": {"level": level}}),
-            Step::Zlib(level) => json!({"name": "numcodecs.zlib", "configuration": {"level": level}}),
-            Step::Bzip2(level) => json!({"name": "numcodecs.bz2", "configuration": {"level": level}}),
-            Step::Lz4 => json!({"name": "numcodecs.lz4", "configuration": {"acceleration": 1}}),
-            Step::Blosc(settings) => json!({"name": "blosc", "configuration": {
+            EncodingStep::Gzip(level) => json!({"name": "gzip", "configuration": {"level": level}}),
+            EncodingStep::Zlib(level) => json!({"name": "numcodecs.zlib", "configuration": {"level": level}}),
+            EncodingStep::Bzip2(level) => json!({"name": "numcodecs.bz2", "configuration": {"level": level}}),
+            EncodingStep::Lz4 => json!({"name": "numcodecs.lz4", "configuration": {"acceleration": 1}}),
+            EncodingStep::Blosc(settings) => json!({"name": "blosc", "configuration": {
                 "cname": settings.codec.name(), "clevel": settings.level, "typesize": settings.typesize,
                 "shuffle": match settings.shuffle {
                     Shuffle::None => "noshuffle",
@@ -208,7 +208,7 @@ impl Steps {
                 },
                 "blocksize": 0,
             }}),
-            Step::Crc32c => json!({"name": "crc32c"}),
+            EncodingStep::Crc32c => json!({"name": "crc32c"}),
         };
         out.extend(arrays.iter().map(codec));
         out.push(serializer);
@@ -219,17 +219,17 @@ impl Steps {
     /// The filters of v2 after that of variable-length cells, and the compressor.
     pub(super) fn document_v2(&self) -> (Vec<Json>, Json) {
         let dtype = self.numpy();
-        let codec = |step: &Step| match step {
-            Step::Transpose | Step::Crc32c => Json::Null,
-            Step::BitRound(bits) => json!({"id": "bitround", "keepbits": bits}),
-            Step::Delta => json!({"id": "delta", "dtype": dtype, "astype": dtype}),
-            Step::Shuffle(size) => json!({"id": "shuffle", "elementsize": size}),
-            Step::Zstd(level) => json!({"id": "zstd", "level": level, "checksum": false}),
-            Step::Gzip(level) => json!({"id": "gzip", "level": level}),
-            Step::Zlib(level) => json!({"id": "zlib", "level": level}),
-            Step::Bzip2(level) => json!({"id": "bz2", "level": level}),
-            Step::Lz4 => json!({"id": "lz4", "acceleration": 1}),
-            Step::Blosc(settings) => json!({
+        let codec = |step: &EncodingStep| match step {
+            EncodingStep::Transpose | EncodingStep::Crc32c => Json::Null,
+            EncodingStep::BitRound(bits) => json!({"id": "bitround", "keepbits": bits}),
+            EncodingStep::Delta => json!({"id": "delta", "dtype": dtype, "astype": dtype}),
+            EncodingStep::Shuffle(size) => json!({"id": "shuffle", "elementsize": size}),
+            EncodingStep::Zstd(level) => json!({"id": "zstd", "level": level, "checksum": false}),
+            EncodingStep::Gzip(level) => json!({"id": "gzip", "level": level}),
+            EncodingStep::Zlib(level) => json!({"id": "zlib", "level": level}),
+            EncodingStep::Bzip2(level) => json!({"id": "bz2", "level": level}),
+            EncodingStep::Lz4 => json!({"id": "lz4", "acceleration": 1}),
+            EncodingStep::Blosc(settings) => json!({
                 "id": "blosc", "cname": settings.codec.name(), "clevel": settings.level,
                 "shuffle": match settings.shuffle {
                     Shuffle::None => 0,
@@ -248,7 +248,7 @@ impl Steps {
 
     /// Whether chunks of v2 are in column-major order.
     pub(super) fn col_major(&self) -> bool {
-        self.col_major || self.steps.contains(&Step::Transpose)
+        self.col_major || self.steps.contains(&EncodingStep::Transpose)
     }
 
     fn numpy(&self) -> String {
@@ -266,15 +266,15 @@ impl Steps {
     ) -> Result<Cow<'a, [u8]>> {
         let mut held = cells;
         for step in &self.steps {
-            if let Step::BitRound(bits) = step {
+            if let EncodingStep::BitRound(bits) = step {
                 bit_round(held.to_mut(), self.dtype, *bits);
                 continue;
             }
-            if let Step::Delta = step {
+            if let EncodingStep::Delta = step {
                 delta(held.to_mut(), self.dtype.size().unwrap_or(1));
                 continue;
             }
-            if *step == Step::Crc32c {
+            if *step == EncodingStep::Crc32c {
                 let sum = Checksum::Crc32c.compute(&held);
                 held.to_mut().extend(sum.to_le_bytes());
                 continue;
@@ -282,29 +282,29 @@ impl Steps {
             let mut out = scratch.spare.pop().unwrap_or_default();
             out.clear();
             match step {
-                Step::Transpose => {
+                EncodingStep::Transpose => {
                     // Undoing a reversal of the reversed shape is the reversal.
                     let order: Vec<usize> = (0..shape.len()).rev().collect();
                     let reversed: Vec<u64> = shape.iter().rev().copied().collect();
                     alloc::resize("a chunk", &mut out, held.len(), 0)?;
                     transpose::decode_into(&held, &order, &reversed, self.size.unwrap_or(0), &mut out)?;
                 }
-                Step::Shuffle(size) => {
+                EncodingStep::Shuffle(size) => {
                     let whole = held.len() / size * size;
                     alloc::resize("a chunk", &mut out, held.len(), 0)?;
                     let (target, rest) = out.split_at_mut(whole);
                     rest.copy_from_slice(&held[whole..]);
                     shuffle::encode_into(&held[..whole], *size, target)?;
                 }
-                Step::Zstd(level) => zstd::encode(&held, *level, &mut out, &mut scratch.contexts)?,
-                Step::Gzip(level) => zlib::encode_gzip(&held, *level, &mut out)?,
-                Step::Zlib(level) => zlib::encode(&held, *level, &mut out)?,
-                Step::Bzip2(level) => bzip2::encode(&held, *level, &mut out)?,
-                Step::Lz4 => lz4::encode(&held, &mut out)?,
-                Step::Blosc(settings) => {
+                EncodingStep::Zstd(level) => zstd::encode(&held, *level, &mut out, &mut scratch.contexts)?,
+                EncodingStep::Gzip(level) => zlib::encode_gzip(&held, *level, &mut out)?,
+                EncodingStep::Zlib(level) => zlib::encode(&held, *level, &mut out)?,
+                EncodingStep::Bzip2(level) => bzip2::encode(&held, *level, &mut out)?,
+                EncodingStep::Lz4 => lz4::encode(&held, &mut out)?,
+                EncodingStep::Blosc(settings) => {
                     blosc2::encode_chunk(&held, settings, &mut out, &mut scratch.contexts)?;
                 }
-                Step::BitRound(_) | Step::Delta | Step::Crc32c => {}
+                EncodingStep::BitRound(_) | EncodingStep::Delta | EncodingStep::Crc32c => {}
             }
             if let Cow::Owned(old) = mem::replace(&mut held, Cow::Owned(out)) {
                 scratch.spare.push(old);
@@ -314,7 +314,7 @@ impl Steps {
     }
 }
 
-impl Step {
+impl EncodingStep {
     /// Position in the order that codecs must have.
     fn rank(&self) -> u8 {
         match self {

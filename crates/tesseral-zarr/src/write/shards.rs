@@ -66,7 +66,7 @@ impl ShardShape {
 
 /// Where a chunk of an unfinished shard is.
 #[derive(Debug)]
-enum Held {
+enum HeldChunk {
     Memory(Vec<u8>),
     /// In the spool.
     Spooled {
@@ -78,13 +78,13 @@ enum Held {
 /// A shard of which chunks are missing.
 #[derive(Debug)]
 struct Unfinished {
-    chunks: HashMap<u64, Held>,
+    chunks: HashMap<u64, HeldChunk>,
     /// Number of its chunks inside the array.
     expected: u64,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ShardsState {
     shards: HashMap<u64, Unfinished>,
     /// Bytes in memory.
     bytes: u64,
@@ -95,7 +95,7 @@ struct State {
 
 /// The shards of an array.
 #[derive(Debug)]
-pub(super) struct Shards {
+pub(super) struct ShardedWrite {
     pub shape: Coords,
     /// The shards.
     grid: ChunkGrid,
@@ -104,18 +104,18 @@ pub(super) struct Shards {
     total: Coords,
     /// Most bytes in memory.
     memory: u64,
-    state: Mutex<State>,
+    state: Mutex<ShardsState>,
 }
 
 /// A complete shard.
 #[derive(Debug)]
 pub(super) struct Shard {
     pub coords: Coords,
-    chunks: HashMap<u64, Held>,
+    chunks: HashMap<u64, HeldChunk>,
     entries: u64,
 }
 
-impl Shards {
+impl ShardedWrite {
     pub(super) fn new(shape: Coords, array: &[u64], chunks: &ChunkGrid, memory: u64) -> Result<Self> {
         let grid = ChunkGrid::new(array, &shape)?;
         let counts: Coords = shape.iter().zip(chunks.chunk_shape()).map(|(n, chunk)| n / chunk).collect();
@@ -140,7 +140,7 @@ impl Shards {
             let mut copy = alloc::with_capacity("a chunk", bytes.len())?;
             copy.extend_from_slice(bytes);
             state.bytes += len;
-            Held::Memory(copy)
+            HeldChunk::Memory(copy)
         } else {
             let offset = state.spooled;
             if state.spool.is_none() {
@@ -150,7 +150,7 @@ impl Shards {
                 spool.write_at(offset, bytes)?;
             }
             state.spooled += len;
-            Held::Spooled { offset, len }
+            HeldChunk::Spooled { offset, len }
         };
         let entry = state.shards.entry(number).or_insert_with(|| Unfinished {
             chunks: HashMap::new(),
@@ -183,13 +183,13 @@ impl Shards {
         for (number, entry) in (0_u64..).zip(index.as_chunks_mut::<16>().0) {
             let Some(held) = chunks.remove(&number) else { continue };
             let len = match held {
-                Held::Memory(bytes) => {
+                HeldChunk::Memory(bytes) => {
                     staged.write_at(at, &bytes)?;
                     let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
                     state.bytes = state.bytes.saturating_sub(bytes.len() as u64);
                     bytes.len() as u64
                 }
-                Held::Spooled { offset, len } => {
+                HeldChunk::Spooled { offset, len } => {
                     let size = usize::try_from(len).unwrap_or(usize::MAX);
                     let mut bytes = alloc::zeroed::<u8>("a chunk", size)?;
                     let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -236,7 +236,7 @@ mod tests {
         let chunks = ChunkGrid::new(&[5, 4], &[2, 2]).unwrap();
         let write = |order: &[u64], memory: u64| {
             let store = MemoryStore::new("s");
-            let shards = Shards::new(Coords::from_slice(&[4, 4]), &[5, 4], &chunks, memory).unwrap();
+            let shards = ShardedWrite::new(Coords::from_slice(&[4, 4]), &[5, 4], &chunks, memory).unwrap();
             for number in order {
                 let coords = chunks.coords(*number);
                 let bytes = vec![u8::try_from(*number).unwrap(); 3];

@@ -23,17 +23,15 @@ mod source;
 use std::sync::Arc;
 
 pub use build::{Builder, Layer, Sample, StoredRow, sample, sample_with};
-use tesseral_core::{
-    ArraySchema, Attributes, ChunkStats, Error, Finding, HistoryRow, Limits, Result, Scalar,
-};
+use tesseral_core::{ArraySchema, ChunkStats, Finding, Limits, Result, Scalar};
 use tesseral_store::Store;
 
 use super::coding::{Coding, ColumnCoding};
 use super::wire;
 use tesseral_format::convention::Holds;
 use tesseral_format::{
-    ArraySource, AuditOptions, AuditReport, Capabilities, Column, ContainerSource, Delete, Format,
-    OpenOptions, Probe, Sniff,
+    AuditOptions, AuditReport, Capabilities, Column, ContainerSource, Delete, Format, OpenOptions, Probe,
+    Sniff,
 };
 
 const MAGIC: &[u8; 8] = b"TSCELLS1";
@@ -77,51 +75,6 @@ fn columns(schema: &ArraySchema, times: bool) -> Vec<(Column, ColumnCoding)> {
     let fields = schema.fields.iter().enumerate();
     let fields = fields.map(|(i, field)| (Column::Field(i as u16), ColumnCoding::from_field(field)));
     dims.chain(fields).chain(times.then_some((Column::Timestamp, ColumnCoding::TIMESTAMP))).collect()
-}
-
-#[derive(Debug)]
-struct CellsContainer {
-    store: Arc<dyn Store>,
-    arrays: Vec<Arc<CellsArray>>,
-    attributes: Attributes,
-}
-
-impl ContainerSource for CellsContainer {
-    fn format(&self) -> &'static str {
-        CellsFormat.id()
-    }
-
-    fn store(&self) -> &Arc<dyn Store> {
-        &self.store
-    }
-
-    fn len(&self) -> usize {
-        self.arrays.len()
-    }
-
-    fn name(&self, index: usize) -> &str {
-        self.arrays.get(index).map_or("", |array| &array.schema.name)
-    }
-
-    fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
-        match self.arrays.get(index) {
-            Some(array) => Ok(Arc::<CellsArray>::clone(array)),
-            None => Err(Error::not_found("array", index.to_string(), Vec::new())),
-        }
-    }
-
-    fn attributes(&self) -> &Attributes {
-        &self.attributes
-    }
-
-    fn history(&self) -> &[HistoryRow] {
-        &[]
-    }
-
-    fn details(&self) -> serde_json::Value {
-        let layers: Vec<usize> = self.arrays.iter().map(|array| array.layers.len()).collect();
-        serde_json::json!({ "layers": layers })
-    }
 }
 
 impl Format for CellsFormat {

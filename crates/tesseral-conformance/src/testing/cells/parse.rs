@@ -7,10 +7,11 @@ use tesseral_core::condition::{Condition, Op};
 use tesseral_core::{ArraySchema, Limits, Result};
 use tesseral_store::{Store, StoreExt};
 
-use super::{CellsArray, CellsContainer, Chunk, StoredLayer, columns};
+use super::{CellsArray, CellsFormat, Chunk, StoredLayer, columns};
 use crate::testing::coding::{Coding, ColumnCoding};
+use crate::testing::container::TestContainer;
 use crate::testing::wire::{DirectoryParser, HEADER, TestDirectory};
-use tesseral_format::{Column, Delete};
+use tesseral_format::{Column, Delete, Format};
 
 /// Comparison operators by code.
 pub(super) const OPS: [Op; 6] = [Op::Lt, Op::Le, Op::Gt, Op::Ge, Op::Eq, Op::Ne];
@@ -19,7 +20,7 @@ pub(super) fn container(
     store: Arc<dyn Store>,
     directory: &TestDirectory,
     limits: &Limits,
-) -> Result<CellsContainer> {
+) -> Result<TestContainer<CellsArray>> {
     let object = store.describe("");
     let mut reader = DirectoryParser::new(directory, &object);
     let attributes = reader.attributes()?;
@@ -28,7 +29,10 @@ pub(super) fn container(
         .map(|_| array(&mut reader, directory.file, limits).map(Arc::new))
         .collect::<Result<Vec<_>>>()?;
     reader.finish()?;
-    Ok(CellsContainer { store, arrays, attributes })
+    let layers: Vec<usize> = arrays.iter().map(|array| array.layers.len()).collect();
+    let details = serde_json::json!({ "layers": layers });
+    let format = CellsFormat.id();
+    Ok(TestContainer { format, store, arrays, attributes, details })
 }
 
 fn array(reader: &mut DirectoryParser<'_>, file: u64, limits: &Limits) -> Result<CellsArray> {

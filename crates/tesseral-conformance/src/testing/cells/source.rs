@@ -1,6 +1,5 @@
 //! Planning and decoding of chunks of cells.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -52,10 +51,6 @@ impl CellsArray {
 impl ArraySource for CellsArray {
     fn schema(&self) -> &ArraySchema {
         &self.schema
-    }
-
-    fn object(&self, _number: u32) -> Cow<'_, str> {
-        Cow::Borrowed("")
     }
 
     fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {

@@ -25,16 +25,14 @@ mod write;
 use std::sync::Arc;
 
 pub use build::{Builder, Layer, Sample, Statistics, sample, sample_with};
-use tesseral_core::{
-    ArraySchema, Attributes, ChunkGrid, ChunkStats, Coords, Error, Finding, HistoryRow, Region, Result,
-};
+use tesseral_core::{ArraySchema, ChunkGrid, ChunkStats, Coords, Finding, Region, Result};
 use tesseral_store::Store;
 
 use super::wire;
 use tesseral_format::convention::Holds;
 use tesseral_format::{
-    ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, CreateOptions, Format,
-    OpenOptions, Probe, Sniff, Writer,
+    AuditOptions, AuditReport, Capabilities, ContainerSource, CreateOptions, Format, OpenOptions, Probe,
+    Sniff, Writer,
 };
 
 const MAGIC: &[u8; 8] = b"TSLAYER1";
@@ -98,51 +96,6 @@ struct LayeredArray {
     grid: ChunkGrid,
     layers: Vec<StoredLayer>,
     limits: tesseral_core::Limits,
-}
-
-#[derive(Debug)]
-struct LayeredContainer {
-    store: Arc<dyn Store>,
-    arrays: Vec<Arc<LayeredArray>>,
-    attributes: Attributes,
-}
-
-impl ContainerSource for LayeredContainer {
-    fn format(&self) -> &'static str {
-        LayeredFormat.id()
-    }
-
-    fn store(&self) -> &Arc<dyn Store> {
-        &self.store
-    }
-
-    fn len(&self) -> usize {
-        self.arrays.len()
-    }
-
-    fn name(&self, index: usize) -> &str {
-        self.arrays.get(index).map_or("", |array| &array.schema.name)
-    }
-
-    fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
-        match self.arrays.get(index) {
-            Some(array) => Ok(Arc::<LayeredArray>::clone(array)),
-            None => Err(Error::not_found("array", index.to_string(), Vec::new())),
-        }
-    }
-
-    fn attributes(&self) -> &Attributes {
-        &self.attributes
-    }
-
-    fn history(&self) -> &[HistoryRow] {
-        &[]
-    }
-
-    fn details(&self) -> serde_json::Value {
-        let layers: Vec<usize> = self.arrays.iter().map(|array| array.layers.len()).collect();
-        serde_json::json!({ "layers": layers })
-    }
 }
 
 impl Format for LayeredFormat {

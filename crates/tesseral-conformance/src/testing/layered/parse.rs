@@ -4,17 +4,19 @@
 use std::sync::Arc;
 
 use tesseral_core::{ChunkGrid, Coords, Error, Limits, Result, Selection};
+use tesseral_format::Format;
 use tesseral_store::{Store, StoreExt};
 
-use super::{Chunk, Extent, LayeredArray, LayeredContainer, StoredLayer};
+use super::{Chunk, Extent, LayeredArray, LayeredFormat, StoredLayer};
 use crate::testing::coding::{Coding, ColumnCoding};
+use crate::testing::container::TestContainer;
 use crate::testing::wire::{DirectoryParser, HEADER, TestDirectory};
 
 pub(super) fn container(
     store: Arc<dyn Store>,
     directory: &TestDirectory,
     limits: &Limits,
-) -> Result<LayeredContainer> {
+) -> Result<TestContainer<LayeredArray>> {
     let object = store.describe("");
     let mut reader = DirectoryParser::new(directory, &object);
     let attributes = reader.attributes()?;
@@ -23,7 +25,10 @@ pub(super) fn container(
         .map(|_| array(&mut reader, directory.file, limits).map(Arc::new))
         .collect::<Result<Vec<_>>>()?;
     reader.finish()?;
-    Ok(LayeredContainer { store, arrays, attributes })
+    let layers: Vec<usize> = arrays.iter().map(|array| array.layers.len()).collect();
+    let details = serde_json::json!({ "layers": layers });
+    let format = LayeredFormat.id();
+    Ok(TestContainer { format, store, arrays, attributes, details })
 }
 
 fn array(reader: &mut DirectoryParser<'_>, file: u64, limits: &Limits) -> Result<LayeredArray> {

@@ -1,6 +1,5 @@
 //! Planning and decoding of tiles.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -45,10 +44,6 @@ impl LayeredArray {
 impl ArraySource for LayeredArray {
     fn schema(&self) -> &ArraySchema {
         &self.schema
-    }
-
-    fn object(&self, _number: u32) -> Cow<'_, str> {
-        Cow::Borrowed("")
     }
 
     fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {

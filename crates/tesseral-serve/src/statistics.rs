@@ -6,7 +6,7 @@ use tesseral::fold::{Answer, BinRange, Histogram, Number, Statistic};
 use tesseral::{Array, Cancel, Error, Request, Result, Scalar, Selection, StatSet, Summarized, Target};
 use tesseral_display::json::{float, summary};
 
-use crate::server::Shared;
+use crate::server::ServerState;
 use crate::view::CellParameters;
 
 /// Cells of one request at most.
@@ -58,7 +58,7 @@ fn summarized(array: &Array, target: Target) -> Result<Summarized> {
 }
 
 /// Count, missing cells, minimum, maximum, mean, standard deviation and sum of cells.
-pub(crate) fn statistics(shared: &Shared, query: &CellParameters, cancel: Cancel) -> Result<Json> {
+pub(crate) fn statistics(shared: &ServerState, query: &CellParameters, cancel: Cancel) -> Result<Json> {
     let opened = query.open(shared, cancel)?;
     let target = query.target(&opened.array)?;
     Ok(Json::Object(summary(&summarized(&opened.array, target)?)))
@@ -69,7 +69,7 @@ fn number(value: &Scalar) -> Option<Number> {
 }
 
 /// Counts of cells in equal bins between the smallest and the largest finite value.
-pub(crate) fn histogram(shared: &Shared, query: &HistogramParameters, cancel: Cancel) -> Result<Json> {
+pub(crate) fn histogram(shared: &ServerState, query: &HistogramParameters, cancel: Cancel) -> Result<Json> {
     let cells = CellParameters {
         source: query.source,
         array: query.array,
