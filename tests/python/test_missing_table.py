@@ -47,7 +47,7 @@ def case(cells, hidden, values, **metadata):
     return {"cells": stored(cells, hidden, *values), "want": masked(cells, hidden), "metadata": metadata}
 
 
-# Each way gives what is stored, what is declared, and which cells are there in the end.
+# Each way gives what is stored, what is declared, and which cells exist afterwards.
 WAYS = {
     "nothing": lambda: case(numbers("i4"), np.zeros(SHAPE, bool), [0]),
     "null": lambda: {**case(numbers("i4"), HIDDEN, [-7]), "nullable": True},

@@ -77,7 +77,7 @@ pub(crate) struct CellsArgument {
 /// Which numbers of packed fields are meant.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct ValuesArgument {
-    /// Stored numbers of packed fields, instead of physical values (scale_factor, add_offset, _Unsigned)
+    /// Use stored numbers of packed fields instead of physical values (scale_factor, add_offset, _Unsigned)
     #[arg(long)]
     pub(crate) stored: bool,
 }

@@ -86,7 +86,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     if context.json() {
         output::print_json(&json!({"schema": "tesseral.create/1", "array": shown, "format": format.id()}))?;
     } else {
-        output::print(&format!("{} made\n", escape(&shown)))?;
+        output::print(&format!("created {}\n", escape(&shown)))?;
     }
     Ok(exit::OK)
 }

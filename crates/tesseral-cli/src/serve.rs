@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// Further name by which browsers reach this machine. Repeatable
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
-    /// Bytes that one picture decodes at most; larger selections are sampled
+    /// Maximum bytes to decode for one picture; larger selections are sampled
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     work: u64,
     /// Bytes of computed pictures to keep

@@ -8,7 +8,7 @@
 //! ```
 //! A dimension with labels is compared by them, as in selections. Names with characters other than letters, digits, `_`, `.`
 //! and `-` must be quoted by backquotes. A comparison with a missing cell neither holds nor fails, nor does its negation; NaN follows
-//! IEEE 754, so `not v > 3` holds of a NaN. Enumerations are compared by label, not by code; `<` and `>` use the order of labels
+//! IEEE 754, so `not v > 3` is true for NaN. Enumerations are compared by label, not by code; `<` and `>` use the order of labels
 //! if the enumeration is ordered.
 
 use tesseral_core::condition::{Condition, Op};

@@ -53,7 +53,7 @@ pub struct StatisticsQuery<'a> {
     selection: Selection,
     /// Axes to reduce; all by default.
     over: Option<Vec<usize>>,
-    by: Option<GroupBy>,
+    by: Option<GroupedAxis>,
     rolling: Option<(usize, Rolling)>,
     weights: Option<NamedVariable<'a>>,
     with: Option<NamedVariable<'a>>,
@@ -64,7 +64,7 @@ pub struct StatisticsQuery<'a> {
 
 /// What cells are grouped by along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct GroupBy {
+struct GroupedAxis {
     axis: usize,
     /// A part of the times; without one, each position is a group.
     part: Option<TimePart>,
@@ -191,7 +191,7 @@ impl<'a> StatisticsQuery<'a> {
     /// As [`by`](Self::by), by the number of the axis.
     #[must_use]
     pub fn by_axis(mut self, axis: usize, part: Option<TimePart>) -> Self {
-        self.by = Some(GroupBy { axis, part });
+        self.by = Some(GroupedAxis { axis, part });
         self
     }
 
@@ -302,7 +302,7 @@ impl<'a> StatisticsQuery<'a> {
             let listed = self.over.as_ref().map(|over| over.contains(&axis));
             let mut groups = None;
             let role = match (self.by, self.rolling) {
-                (Some(GroupBy { axis: by, part }), _) if by == axis => match part {
+                (Some(GroupedAxis { axis: by, part }), _) if by == axis => match part {
                     Some(part) => {
                         let (role, found) = time_groups(array, axis, part, &self.selection)?;
                         groups = Some(found);

@@ -210,7 +210,7 @@ struct DimensionWrite {
 
 /// Where everything is.
 #[derive(Debug)]
-struct FileLayout {
+struct ClassicLayout {
     /// Header and history.
     head: Vec<u8>,
     begins: Vec<u64>,
@@ -228,7 +228,7 @@ pub(crate) struct NetCdf3Writer {
     variables: Vec<VariableWrite>,
     attributes: Attributes,
     history: Vec<HistoryRow>,
-    layout: OnceLock<FileLayout>,
+    layout: OnceLock<ClassicLayout>,
 }
 
 /// Bytes of a header.
@@ -409,7 +409,7 @@ impl NetCdf3Writer {
     }
 
     /// The layout in the first kind that holds the arrays, or in the one that was requested.
-    fn lay_out(&self) -> Result<FileLayout> {
+    fn lay_out(&self) -> Result<ClassicLayout> {
         let (least, dtype) = self.kind_of_types();
         let requested = match self.options.kind.as_str() {
             "classic" => Some(FileKind::Classic),
@@ -433,7 +433,7 @@ impl NetCdf3Writer {
     }
 
     /// The layout in a kind; `None` if lengths or offsets exceed it.
-    fn layout_as(&self, kind: FileKind) -> Result<Option<FileLayout>> {
+    fn layout_as(&self, kind: FileKind) -> Result<Option<ClassicLayout>> {
         let zeros = vec![0; self.variables.len()];
         let history = self.history_bytes();
         let head = self.header(kind, &zeros)?.len() as u64 + history.len() as u64;
@@ -466,7 +466,7 @@ impl NetCdf3Writer {
         };
         let Some((begins, record, len)) = place() else { return Ok(None) };
         let head = [self.header(kind, &begins)?, history].concat();
-        Ok(Some(FileLayout { head, begins, record, len }))
+        Ok(Some(ClassicLayout { head, begins, record, len }))
     }
 
     fn records(&self) -> u64 {
@@ -511,7 +511,7 @@ impl NetCdf3Writer {
         Ok(header.out)
     }
 
-    fn layout(&self) -> Result<&FileLayout> {
+    fn layout(&self) -> Result<&ClassicLayout> {
         if let Some(layout) = self.layout.get() {
             return Ok(layout);
         }

@@ -36,7 +36,7 @@ fn pruning_does_not_change_results() {
         ("a < 15 or a == 1990", |v| v < 15.0 || v == 1990.0),
         ("a == 1003", |v| v == 1003.0),
         ("a != 5", |v| v != 5.0),
-        // No comparison holds of NaN, so that every negated one does.
+        // No comparison with NaN is true, so every negated one is.
         ("not a <= 1999", |v| v.is_nan() || v > 1999.0),
     ];
     let files = [("s.tet", "tet", true), ("p.tet", "tet", false), ("t", "tiledb", false)];

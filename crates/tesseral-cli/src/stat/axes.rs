@@ -63,7 +63,7 @@ pub(super) struct AxisArguments {
     /// Last value
     #[arg(long, value_name = "DIMS", num_args = 0..=1, default_missing_value = "")]
     last: Option<String>,
-    /// Most frequent value, the smallest of several
+    /// Most frequent value; the smallest if there are several
     #[arg(long, value_name = "DIMS", num_args = 0..=1, default_missing_value = "")]
     mode: Option<String>,
     /// Median

@@ -273,7 +273,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Decodes what the chunks hold of the bytes from `start` on; gives the byte of the tile behind the last chunk.
+    /// Decodes the bytes from `start` on that the chunks hold; returns the end of the last chunk in the tile.
     #[allow(clippy::too_many_arguments)]
     fn decode_from(
         &self,

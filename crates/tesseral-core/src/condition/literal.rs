@@ -3,7 +3,7 @@
 //! A literal is converted to the dtype of the column once, and every further step compares values of that dtype:
 //!
 //! - An integer dtype takes the exact decimal value. A fraction or a number out of range lies between two values of the dtype, or beyond
-//!   all of them, and compares accordingly: `a > 2.5` is `a > 2`, `a == 2.5` holds of no cell, `a < 300` of every `uint8`.
+//!   all of them, and compares accordingly: `a > 2.5` is `a > 2`, `a == 2.5` is true for no cell, `a < 300` for every `uint8`.
 //! - For a float dtype, a literal with a point or an exponent is the double nearest to it, as in JSON, Python and C, and integers are
 //!   exact. A dtype that does not have that number does not round it: it lies between two values, or beyond all of them. `0.2` is a
 //!   `float64`, and lies right below the `float32` nearest to it.
@@ -116,17 +116,17 @@ impl Condition {
         Self::In { name: name.to_owned(), values: Vec::new() }
     }
 
-    /// Holds of every cell that is not missing, also of NaN.
+    /// True for every cell that is not missing, including NaN.
     pub fn always(name: &str) -> Self {
         Self::Not(Box::new(Self::never(name)))
     }
 
-    /// Holds of every number, including infinities, but not of NaN.
+    /// True for every number, including infinities, but not for NaN.
     pub fn is_number(name: &str, dtype: DType) -> Self {
         Self::with_number(name, dtype, Op::Ge, "-inf").unwrap_or_else(|| Self::always(name))
     }
 
-    /// Holds of finite numbers.
+    /// True for finite numbers.
     pub fn is_finite(name: &str, dtype: DType) -> Self {
         let bounds = [(Op::Gt, "-inf"), (Op::Lt, "inf")];
         Self::And(bounds.iter().filter_map(|(op, text)| Self::with_number(name, dtype, *op, text)).collect())

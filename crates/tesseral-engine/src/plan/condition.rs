@@ -236,7 +236,7 @@ pub(crate) struct ConditionBounds {
 impl ConditionBounds {
     const OPEN: Self = Self { yes: true, no: true, unknown: true };
 
-    /// Whether the condition holds of every cell.
+    /// Whether the condition is true for every cell.
     pub(crate) fn all(self) -> bool {
         !self.no && !self.unknown
     }

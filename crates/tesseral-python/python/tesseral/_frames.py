@@ -89,7 +89,7 @@ class Dataset(pads.Dataset):
 
     @property
     def partition_expression(self) -> pc.Expression:
-        """What holds of all rows: nothing."""
+        """What is known of all rows: nothing."""
         return pc.scalar(True)
 
     def get_fragments(self, filter: Any = None) -> Iterator[Fragment]:

@@ -194,7 +194,7 @@ class Reducible:
         return self._one("last", axis, **how)
 
     def mode(self, axis: Axis = None, **how: Unpack[How]) -> Cells:
-        """Most frequent value, the smallest of several."""
+        """Most frequent value; the smallest if there are several."""
         return self._one("mode", axis, **how)
 
     def median(self, axis: Axis = None, out: Cells | None = _ABSENT, **how: Unpack[How]) -> Cells:

@@ -45,7 +45,7 @@ pub enum Statistic {
     NormL2,
     /// Quantile by linear interpolation; the median is the quantile of 0.5.
     Quantile(f64),
-    /// Most frequent value, the smallest of several.
+    /// Most frequent value; the smallest if there are several.
     Mode,
     /// Whether any value differs from 0.
     Any,
