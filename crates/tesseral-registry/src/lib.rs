@@ -98,13 +98,11 @@ pub fn sidecar() -> Result<&'static dyn Format> {
 /// # Errors
 /// `Unsupported` for extensions that no writable format has, with those that are known.
 pub fn of_output(path: &Path) -> Result<&'static dyn Format> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let probe = Probe { name: &name, head: &[], entries: None };
     let writable = || formats().filter(|f| f.capabilities().create);
-    let has_extension = |f: &&dyn Format| {
-        f.extensions().iter().any(|e| name.strip_suffix(e).is_some_and(|stem| stem.ends_with('.')))
-    };
     let found = match path.extension() {
-        Some(_) => writable().find(has_extension),
+        Some(_) => writable().find(|f| probe.has_extension(f.extensions())),
         None => writable().find(|f| f.capabilities().folder),
     };
     found.ok_or_else(|| {

@@ -97,7 +97,8 @@ impl Format for TensogramFormat {
         // Messages can follow garbage, but the magic can also occur in other formats.
         if probe.head.starts_with(&preamble::MAGIC) {
             Sniff::Content
-        } else if probe.name.ends_with(".tgm") || memchr::memmem::find(probe.head, &preamble::MAGIC).is_some()
+        } else if probe.has_extension(self.extensions())
+            || memchr::memmem::find(probe.head, &preamble::MAGIC).is_some()
         {
             Sniff::Name
         } else {

@@ -72,10 +72,9 @@ impl Format for TetFormat {
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Sniff {
-        let named = probe.name.trim_end_matches('/');
         match probe.entries {
             None if probe.head.starts_with(&superblock::MAGIC) => Sniff::Content,
-            None if named.ends_with(".tet") => Sniff::Name,
+            None if probe.has_extension(&["tet"]) => Sniff::Name,
             None => Sniff::No,
             Some(entries) => {
                 let has = |name: &str, folder: bool| {
@@ -83,7 +82,7 @@ impl Format for TetFormat {
                 };
                 if has(package::CURRENT, false) && has("generations", true) {
                     Sniff::Content
-                } else if named.ends_with(".tet.d") {
+                } else if probe.has_extension(&["tet.d"]) {
                     Sniff::Name
                 } else {
                     Sniff::No
