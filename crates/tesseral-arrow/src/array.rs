@@ -13,29 +13,29 @@ use tesseral_format::{
 };
 use tesseral_store::Rounds;
 
-use crate::batch::Batch;
-use crate::decode::ColumnChunk;
+use crate::batch::StoredBatch;
+use crate::decode::BatchColumn;
 use crate::kind::{Form, Layout};
-use crate::schema::TableColumn;
-use crate::table::Table;
+use crate::schema::SchemaColumn;
+use crate::table::ArrowTable;
 
 /// The array of a column.
 #[derive(Debug)]
-pub(crate) struct ColumnArray {
+pub(crate) struct ArrowColumn {
     schema: ArraySchema,
-    table: Arc<Table>,
+    table: Arc<ArrowTable>,
     number: usize,
     limits: Limits,
     object: String,
 }
 
-impl ColumnArray {
-    pub(crate) fn new(table: &Arc<Table>, number: usize, object: &str, limits: Limits) -> Result<Self> {
+impl ArrowColumn {
+    pub(crate) fn new(table: &Arc<ArrowTable>, number: usize, object: &str, limits: Limits) -> Result<Self> {
         let column =
             table.columns.columns.get(number).ok_or_else(|| Error::internal("a column of no table"))?;
         let nullable = table.nullable.get(number).copied().unwrap_or(true);
         let largest = table.groups.iter().map(|group| group.end - group.start).max().unwrap_or(1);
-        let TableColumn { name, kind, .. } = column;
+        let SchemaColumn { name, kind, .. } = column;
         let mut schema = ArraySchema::dense(name, kind.dtype, &[table.rows], &[largest.max(1)]);
         schema.dims = vec![Dimension::new(table.columns.document.dimension(name), table.rows)];
         schema.fields = vec![kind.field(name, nullable)];
@@ -45,7 +45,7 @@ impl ColumnArray {
         Ok(Self { schema, table: Arc::clone(table), number, limits, object: object.to_owned() })
     }
 
-    fn column(&self) -> &TableColumn {
+    fn column(&self) -> &SchemaColumn {
         &self.table.columns.columns[self.number]
     }
 
@@ -54,19 +54,19 @@ impl ColumnArray {
     }
 
     /// The batch of a chunk.
-    fn batch(&self, chunk: &PlannedChunk) -> Result<&Batch> {
+    fn batch(&self, chunk: &PlannedChunk) -> Result<&StoredBatch> {
         let batch = usize::try_from(chunk.id).ok().and_then(|id| self.table.batches.get(id));
         batch.ok_or_else(|| Error::internal("a chunk of no record batch"))
     }
 
     /// The dictionary of the column, in parts.
-    fn dictionary(&self) -> &[Batch] {
+    fn dictionary(&self) -> &[StoredBatch] {
         let id = self.column().indexed.map(|own| own.id);
         id.and_then(|id| self.table.dictionaries.get(&id)).map_or(&[], Vec::as_slice)
     }
 
     /// The range of cells that are read in place; `None` if they are decoded.
-    fn direct(&self, batch: &Batch) -> Option<Result<Range<u64>>> {
+    fn direct(&self, batch: &StoredBatch) -> Option<Result<Range<u64>>> {
         let column = self.column();
         let Layout::Plain(size) = column.kind.layout else { return None };
         if self.nullable()
@@ -86,7 +86,7 @@ impl ColumnArray {
     }
 }
 
-impl ArraySource for ColumnArray {
+impl ArraySource for ArrowColumn {
     fn schema(&self) -> &ArraySchema {
         &self.schema
     }
@@ -176,7 +176,7 @@ impl ArraySource for ColumnArray {
             };
         }
         let batch = self.batch(chunk)?;
-        let chunk = ColumnChunk {
+        let chunk = BatchColumn {
             column: self.column(),
             batch,
             dictionary: self.dictionary(),

@@ -5,8 +5,8 @@ use std::ops::Range;
 use arrow_ipc as ipc;
 use tesseral_core::{Error, Result};
 
-use crate::kind::{Kind, Layout};
-use crate::schema::{Columns, Place, TableColumn};
+use crate::kind::{ArrowKind, Layout};
+use crate::schema::{ArrowColumns, Place, SchemaColumn};
 
 /// The codec of the buffers of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl BatchCodec {
 
 /// Length and null count of an array.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Node {
+pub(crate) struct BatchNode {
     pub(crate) len: u64,
     /// `None` if it is not known.
     pub(crate) nulls: Option<u64>,
@@ -34,9 +34,9 @@ pub(crate) struct Node {
 
 /// A record batch, or the values of a dictionary.
 #[derive(Debug)]
-pub(crate) struct Batch {
+pub(crate) struct StoredBatch {
     pub(crate) rows: u64,
-    pub(crate) nodes: Box<[Node]>,
+    pub(crate) nodes: Box<[BatchNode]>,
     /// Ranges of the file.
     pub(crate) buffers: Box<[Range<u64>]>,
     /// Buffers of long texts of each array of views.
@@ -55,7 +55,7 @@ pub(crate) struct MessageAt {
     pub(crate) len: u64,
 }
 
-impl Batch {
+impl StoredBatch {
     /// Describes a verified batch of `nodes` arrays and `buffers` buffers, beside those of `views` arrays of views.
     pub(crate) fn new(
         own: &ipc::RecordBatch<'_>,
@@ -67,9 +67,9 @@ impl Batch {
         let count = |n: i64| u64::try_from(n).ok();
         let rows = count(own.length()).ok_or_else(|| corrupt("the number of rows is negative"))?;
         let node = |node: &ipc::FieldNode| {
-            Some(Node { len: count(node.length())?, nulls: count(node.null_count()) })
+            Some(BatchNode { len: count(node.length())?, nulls: count(node.null_count()) })
         };
-        let own_nodes: Option<Box<[Node]>> = own.nodes().into_iter().flatten().map(node).collect();
+        let own_nodes: Option<Box<[BatchNode]>> = own.nodes().into_iter().flatten().map(node).collect();
         let own_nodes = own_nodes.filter(|own| own.len() == nodes);
         let own_nodes = own_nodes.ok_or_else(|| corrupt("the arrays are not those of the schema"))?;
         let own_views = own.variadicBufferCounts().into_iter().flatten();
@@ -107,7 +107,7 @@ impl Batch {
         self.buffers.get(place.buffer + before + number).cloned().unwrap_or(0..0)
     }
 
-    fn node(&self, number: usize) -> Option<Node> {
+    fn node(&self, number: usize) -> Option<BatchNode> {
         self.nodes.get(number).copied()
     }
 
@@ -117,7 +117,7 @@ impl Batch {
     }
 
     /// Checks what the metadata of a column claim: lengths of its arrays, and that values in cells are not null.
-    pub(crate) fn check(&self, column: &TableColumn) -> std::result::Result<(), &'static str> {
+    pub(crate) fn check(&self, column: &SchemaColumn) -> std::result::Result<(), &'static str> {
         let of_rows = |place: &Place| self.node(place.node).is_some_and(|node| node.len == self.rows);
         if !column.groups.iter().chain([&column.place]).all(of_rows) {
             return Err("the length of an array is not that of the batch");
@@ -130,7 +130,7 @@ impl Batch {
     }
 
     /// The ranges of a column: validity of the groups around it and its own, then values.
-    pub(crate) fn ranges(&self, column: &TableColumn) -> Vec<Range<u64>> {
+    pub(crate) fn ranges(&self, column: &SchemaColumn) -> Vec<Range<u64>> {
         let places = column.groups.iter().chain([&column.place]);
         let mut ranges: Vec<Range<u64>> = places.map(|place| self.validity(*place)).collect();
         match column.indexed {
@@ -141,7 +141,7 @@ impl Batch {
     }
 
     /// The ranges of the values of a dictionary, after their validity.
-    pub(crate) fn dictionary_ranges(&self, kind: Kind) -> Vec<Range<u64>> {
+    pub(crate) fn dictionary_ranges(&self, kind: ArrowKind) -> Vec<Range<u64>> {
         let place = Place::default();
         let mut ranges = vec![self.validity(place)];
         self.push_values(kind, place, &mut ranges);
@@ -152,7 +152,7 @@ impl Batch {
         if self.is_valid(place) { 0..0 } else { self.range(place, 0) }
     }
 
-    fn push_values(&self, kind: Kind, place: Place, ranges: &mut Vec<Range<u64>>) {
+    fn push_values(&self, kind: ArrowKind, place: Place, ranges: &mut Vec<Range<u64>>) {
         ranges.extend(Place::values(&kind).iter().map(|number| self.range(place, *number)));
         if kind.layout == Layout::Views {
             let count = self.views.get(place.views).copied().unwrap_or(0);
@@ -162,12 +162,12 @@ impl Batch {
 }
 
 /// The shape of batches of a schema: nodes, buffers, views.
-pub(crate) fn shape(columns: &Columns) -> (usize, usize, usize) {
+pub(crate) fn shape(columns: &ArrowColumns) -> (usize, usize, usize) {
     (columns.nodes, columns.buffers, columns.views)
 }
 
 /// Shape of the batch of a dictionary.
-pub(crate) fn dictionary_shape(column: &TableColumn) -> (usize, usize, usize) {
+pub(crate) fn dictionary_shape(column: &SchemaColumn) -> (usize, usize, usize) {
     match column.kind.layout {
         Layout::Offsets { .. } => (1, 3, 0),
         Layout::Views => (1, 2, 1),

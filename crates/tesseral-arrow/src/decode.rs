@@ -8,19 +8,19 @@ use tesseral_codec::Contexts;
 use tesseral_core::{CellLen, DType, Error, Limits, Result, alloc};
 use tesseral_format::{CellsOut, ColumnMut};
 
-use crate::batch::{Batch, BatchCodec};
-use crate::kind::{Form, Kind, Layout};
-use crate::schema::TableColumn;
+use crate::batch::{BatchCodec, StoredBatch};
+use crate::kind::{ArrowKind, Form, Layout};
+use crate::schema::SchemaColumn;
 
 /// Bytes of a text that a view contains itself.
 const SHORT: usize = 12;
 
 /// Decoding of a column of a record batch.
-pub(crate) struct ColumnChunk<'a> {
-    pub(crate) column: &'a TableColumn,
-    pub(crate) batch: &'a Batch,
+pub(crate) struct BatchColumn<'a> {
+    pub(crate) column: &'a SchemaColumn,
+    pub(crate) batch: &'a StoredBatch,
     /// The dictionary of the column, in parts.
-    pub(crate) dictionary: &'a [Batch],
+    pub(crate) dictionary: &'a [StoredBatch],
     pub(crate) nullable: bool,
     pub(crate) limits: Limits,
     pub(crate) object: &'a str,
@@ -28,8 +28,8 @@ pub(crate) struct ColumnChunk<'a> {
 }
 
 /// Values of an array, by their number.
-struct Values<'a> {
-    kind: Kind,
+struct ValueSource<'a> {
+    kind: ArrowKind,
     buffers: Vec<Cow<'a, [u8]>>,
     count: usize,
 }
@@ -48,7 +48,7 @@ fn bit(bits: &[u8], at: usize) -> Option<bool> {
     bits.get(at / 8).map(|byte| byte >> (at % 8) & 1 == 1)
 }
 
-impl<'a> Values<'a> {
+impl<'a> ValueSource<'a> {
     /// The stored bytes of a value; `None` if they are not there.
     fn get(&self, at: usize) -> Option<&[u8]> {
         let buffer = |number: usize| self.buffers.get(number).map(|own| &own[..]);
@@ -84,7 +84,7 @@ impl<'a> Values<'a> {
 /// Whether each of some rows is valid; `None` if all are.
 type Validity = Option<Vec<bool>>;
 
-impl ColumnChunk<'_> {
+impl BatchColumn<'_> {
     fn corrupt(&self, detail: impl Into<String>) -> Error {
         Error::corrupt("record batch", self.object, self.offset, detail)
     }
@@ -120,7 +120,7 @@ impl ColumnChunk<'_> {
     fn validity(
         &self,
         parts: &[Bytes],
-        batch: &Batch,
+        batch: &StoredBatch,
         rows: usize,
         contexts: &mut Contexts,
     ) -> Result<Validity> {
@@ -142,14 +142,14 @@ impl ColumnChunk<'_> {
     /// The values of a type that `parts` store.
     fn values<'b>(
         &self,
-        kind: Kind,
+        kind: ArrowKind,
         parts: &'b [Bytes],
-        batch: &Batch,
+        batch: &StoredBatch,
         count: usize,
         contexts: &mut Contexts,
-    ) -> Result<Values<'b>> {
+    ) -> Result<ValueSource<'b>> {
         let unpack = |part: &'b Bytes| self.unpacked(part, batch.codec, contexts);
-        Ok(Values { kind, buffers: parts.iter().map(unpack).collect::<Result<_>>()?, count })
+        Ok(ValueSource { kind, buffers: parts.iter().map(unpack).collect::<Result<_>>()?, count })
     }
 
     /// Decodes a range of rows.
@@ -207,7 +207,7 @@ impl ColumnChunk<'_> {
         &self,
         mut parts: &'b [Bytes],
         contexts: &mut Contexts,
-    ) -> Result<Vec<(Validity, Values<'b>)>> {
+    ) -> Result<Vec<(Validity, ValueSource<'b>)>> {
         let mut dictionary = Vec::new();
         for batch in self.dictionary {
             let count = usize::try_from(batch.rows).unwrap_or(usize::MAX);
@@ -262,7 +262,7 @@ fn index_of(dtype: DType, bytes: &[u8]) -> Option<usize> {
 
 /// The cell of stored bytes, in native byte order.
 fn cell<'a>(
-    kind: Kind,
+    kind: ArrowKind,
     stored: &'a [u8],
     word: &'a mut [u8; 8],
     swapped: &'a mut Vec<u8>,

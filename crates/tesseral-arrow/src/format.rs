@@ -11,10 +11,10 @@ use tesseral_format::{
 };
 use tesseral_store::{Store, StoreExt};
 
-use crate::array::ColumnArray;
-use crate::kind::Kind;
-use crate::table::{MAGIC, Table, is_stream};
-use crate::write::TableWriter;
+use crate::array::ArrowColumn;
+use crate::kind::ArrowKind;
+use crate::table::{ArrowTable, MAGIC, is_stream};
+use crate::write::ArrowWriter;
 
 /// Arrow IPC files and streams.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,15 +27,15 @@ const EXTENSIONS: [&str; 4] = ["arrow", "feather", "ipc", "arrows"];
 #[derive(Debug)]
 struct ArrowContainer {
     store: Arc<dyn Store>,
-    table: Arc<Table>,
-    arrays: Vec<Arc<ColumnArray>>,
+    table: Arc<ArrowTable>,
+    arrays: Vec<Arc<ArrowColumn>>,
 }
 
 impl ArrowContainer {
     fn open(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
-        let table = Arc::new(store.guarded(|| Table::read(&store, options))?);
+        let table = Arc::new(store.guarded(|| ArrowTable::read(&store, options))?);
         let object = store.describe("");
-        let array = |number| ColumnArray::new(&table, number, &object, options.limits).map(Arc::new);
+        let array = |number| ArrowColumn::new(&table, number, &object, options.limits).map(Arc::new);
         let arrays = (0..table.columns.columns.len()).map(array).collect::<Result<_>>()?;
         Ok(Self { store, table, arrays })
     }
@@ -59,8 +59,7 @@ impl ContainerSource for ArrowContainer {
     }
 
     fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
-        let array = self.arrays.get(index).cloned();
-        let array = array.ok_or_else(|| Error::not_found("array", index.to_string(), Vec::new()))?;
+        let array = self.arrays.get(index).cloned().ok_or_else(|| self.out_of_bounds(index))?;
         Ok(array as Arc<dyn ArraySource>)
     }
 
@@ -104,7 +103,7 @@ impl Format for ArrowFormat {
     }
 
     fn holds(&self) -> Holds {
-        Holds { cells: Kind::holds, nullable: true, scalars: false, table: true, ..Holds::DENSE }
+        Holds { cells: ArrowKind::holds, nullable: true, scalars: false, table: true, ..Holds::DENSE }
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Sniff {
@@ -122,7 +121,7 @@ impl Format for ArrowFormat {
     }
 
     fn create(&self, store: Arc<dyn Store>, options: &CreateOptions) -> Result<Box<dyn Writer>> {
-        Ok(Box::new(TableWriter::create(&store, options)?))
+        Ok(Box::new(ArrowWriter::create(&store, options)?))
     }
 
     fn audit(

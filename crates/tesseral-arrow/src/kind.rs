@@ -31,7 +31,7 @@ pub(crate) enum Form {
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub(crate) struct ArrowKind {
     pub(crate) dtype: DType,
     pub(crate) cell: CellLen,
     pub(crate) layout: Layout,
@@ -86,7 +86,7 @@ pub(crate) fn integer(bits: i32, signed: bool) -> Option<DType> {
     })
 }
 
-impl Kind {
+impl ArrowKind {
     /// Numbers of a dtype.
     fn one(dtype: DType) -> Self {
         let layout =

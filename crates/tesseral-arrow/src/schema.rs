@@ -4,7 +4,7 @@ use arrow_ipc as ipc;
 use tesseral_core::{Attributes, DType, Error, Result, Value};
 use tesseral_format::table::{TABLE_KEY, TableDocument};
 
-use crate::kind::{Kind, Layout, integer};
+use crate::kind::{ArrowKind, Layout, integer};
 
 /// The most columns, those of groups included.
 const COLUMNS: usize = 1 << 15;
@@ -19,7 +19,7 @@ pub(crate) struct Place {
 
 impl Place {
     /// The buffers that hold the cells, besides their validity: positions from the first buffer of the array.
-    pub(crate) fn values(kind: &Kind) -> &'static [usize] {
+    pub(crate) fn values(kind: &ArrowKind) -> &'static [usize] {
         match (kind.layout, kind.child) {
             (Layout::Bits | Layout::Plain(_), false) => &[1],
             // Validity of the lists and of their values come before.
@@ -37,15 +37,15 @@ impl Place {
 pub(crate) struct Indexed {
     pub(crate) id: i64,
     /// Type of the indices.
-    pub(crate) index: Kind,
+    pub(crate) index: ArrowKind,
 }
 
 /// A column that is an array.
 #[derive(Clone, Debug)]
-pub(crate) struct TableColumn {
+pub(crate) struct SchemaColumn {
     pub(crate) name: String,
     /// Type of the cells: of the values of a dictionary, if there is one.
-    pub(crate) kind: Kind,
+    pub(crate) kind: ArrowKind,
     pub(crate) indexed: Option<Indexed>,
     pub(crate) place: Place,
     /// The groups around it, outermost first.
@@ -55,8 +55,8 @@ pub(crate) struct TableColumn {
 
 /// A parsed schema.
 #[derive(Debug, Default)]
-pub(crate) struct Columns {
-    pub(crate) columns: Vec<TableColumn>,
+pub(crate) struct ArrowColumns {
+    pub(crate) columns: Vec<SchemaColumn>,
     pub(crate) unread: Vec<String>,
     pub(crate) attributes: Attributes,
     pub(crate) document: TableDocument,
@@ -84,7 +84,7 @@ fn metadata<'a>(pairs: impl Iterator<Item = ipc::KeyValue<'a>>) -> (Attributes, 
     (attributes, document)
 }
 
-impl Columns {
+impl ArrowColumns {
     /// Describes the columns of a verified schema.
     pub(crate) fn new(schema: &ipc::Schema<'_>, object: &str) -> Result<Self> {
         if schema.endianness() != ipc::Endianness::Little {
@@ -124,8 +124,8 @@ impl Columns {
                 Some(own) => integer(own.bitWidth(), own.is_signed()),
                 None => Some(DType::Int32),
             };
-            let index = index.and_then(|dtype| Kind::stored(dtype, tesseral_core::CellLen::One));
-            match (Kind::of(field), index) {
+            let index = index.and_then(|dtype| ArrowKind::stored(dtype, tesseral_core::CellLen::One));
+            match (ArrowKind::of(field), index) {
                 (Some(kind), Some(index)) => {
                     let indexed = Some(Indexed { id: dictionary.id(), index });
                     self.push(field, name, kind, indexed, place, groups);
@@ -163,7 +163,7 @@ impl Columns {
         }
         let several = |count| match &children[..] {
             [child] if child.dictionary().is_none() && child.children().is_none_or(|own| own.is_empty()) => {
-                Kind::of(child)?.several(count)
+                ArrowKind::of(child)?.several(count)
             }
             _ => None,
         };
@@ -174,7 +174,7 @@ impl Columns {
             }
             ipc::Type::List => several(Err(false)),
             ipc::Type::LargeList => several(Err(true)),
-            _ if children.is_empty() => Kind::of(field),
+            _ if children.is_empty() => ArrowKind::of(field),
             _ => None,
         };
         match kind {
@@ -201,7 +201,7 @@ impl Columns {
         &mut self,
         field: &ipc::Field<'_>,
         name: String,
-        kind: Kind,
+        kind: ArrowKind,
         indexed: Option<Indexed>,
         place: Place,
         groups: &[Place],
@@ -213,6 +213,6 @@ impl Columns {
             let own = |property| self.document.property(&name, property);
             kind = kind.restored(own("dtype"), own("cell"));
         }
-        self.columns.push(TableColumn { name, kind, indexed, place, groups: groups.to_vec(), attributes });
+        self.columns.push(SchemaColumn { name, kind, indexed, place, groups: groups.to_vec(), attributes });
     }
 }

@@ -10,8 +10,8 @@ use tesseral_core::{Error, HistoryRow, Result, alloc};
 use tesseral_format::OpenOptions;
 use tesseral_store::{Store, StoreExt};
 
-use crate::batch::{Batch, MessageAt, dictionary_shape, shape};
-use crate::schema::Columns;
+use crate::batch::{MessageAt, StoredBatch, dictionary_shape, shape};
+use crate::schema::ArrowColumns;
 
 /// First and last bytes of a file.
 pub(crate) const MAGIC: &[u8; 6] = b"ARROW1";
@@ -28,15 +28,15 @@ pub(crate) const PREFIX: u64 = 8;
 
 /// A parsed file.
 #[derive(Debug)]
-pub(crate) struct Table {
-    pub(crate) columns: Columns,
+pub(crate) struct ArrowTable {
+    pub(crate) columns: ArrowColumns,
     /// Whether each column is nullable.
     pub(crate) nullable: Vec<bool>,
     /// Record batches that have rows, and these.
-    pub(crate) batches: Vec<Batch>,
+    pub(crate) batches: Vec<StoredBatch>,
     pub(crate) groups: Vec<Range<u64>>,
     pub(crate) rows: u64,
-    pub(crate) dictionaries: HashMap<i64, Vec<Batch>>,
+    pub(crate) dictionaries: HashMap<i64, Vec<StoredBatch>>,
     pub(crate) history: Vec<HistoryRow>,
     pub(crate) metadata_bytes: u64,
     /// Whether the file is a stream.
@@ -44,14 +44,14 @@ pub(crate) struct Table {
 }
 
 /// Reading of the messages of a file.
-struct Opening<'a> {
+struct TableReader<'a> {
     store: &'a Arc<dyn Store>,
     options: &'a OpenOptions,
     object: String,
     len: u64,
     metadata: u64,
-    batches: Vec<Batch>,
-    dictionaries: HashMap<i64, Vec<Batch>>,
+    batches: Vec<StoredBatch>,
+    dictionaries: HashMap<i64, Vec<StoredBatch>>,
 }
 
 /// The metadata behind their length, which older files have without a continuation.
@@ -68,7 +68,7 @@ pub(crate) fn is_stream(head: &[u8]) -> bool {
     message.is_some_and(|message| message.header_type() == ipc::MessageHeader::Schema)
 }
 
-impl Opening<'_> {
+impl TableReader<'_> {
     fn corrupt(&self, at: u64, detail: impl Into<String>) -> Error {
         Error::corrupt("metadata", &self.object, at, detail)
     }
@@ -131,12 +131,12 @@ impl Opening<'_> {
     }
 
     /// Reads a file by its footer.
-    fn file(mut self) -> Result<Table> {
+    fn file(mut self) -> Result<ArrowTable> {
         let (footer, start) = self.footer()?;
         let invalid = |e: &dyn ToString| Error::corrupt("footer", &self.object, start, e.to_string());
         let footer = ipc::root_as_footer(&footer).map_err(|e| invalid(&e))?;
         let schema = footer.schema().ok_or_else(|| invalid(&"the schema is missing"))?;
-        let columns = Columns::new(&schema, &self.object)?;
+        let columns = ArrowColumns::new(&schema, &self.object)?;
         let dictionaries = self.blocks(footer.dictionaries().into_iter().flatten())?;
         let batches = self.blocks(footer.recordBatches().into_iter().flatten())?;
         let all: Vec<MessageAt> = dictionaries.into_iter().chain(batches).collect();
@@ -152,7 +152,7 @@ impl Opening<'_> {
     }
 
     /// Reads a stream message by message.
-    fn stream(mut self) -> Result<Table> {
+    fn stream(mut self) -> Result<ArrowTable> {
         let (mut at, mut columns) = (0, None);
         while let Some((bytes, body)) = self.next(at)? {
             self.options.cancel.check()?;
@@ -167,7 +167,7 @@ impl Opening<'_> {
                 return Err(Error::truncated("record batch", &self.object, at, end, self.len));
             }
             match (&columns, message.header_as_schema()) {
-                (None, Some(schema)) => columns = Some(Columns::new(&schema, &self.object)?),
+                (None, Some(schema)) => columns = Some(ArrowColumns::new(&schema, &self.object)?),
                 (Some(columns), None) => {
                     self.message(columns, &bytes, MessageAt { offset: at, body, len })?
                 }
@@ -205,11 +205,11 @@ impl Opening<'_> {
     }
 
     /// Adds a record batch or a part of a dictionary.
-    fn message(&mut self, columns: &Columns, bytes: &[u8], at: MessageAt) -> Result<()> {
+    fn message(&mut self, columns: &ArrowColumns, bytes: &[u8], at: MessageAt) -> Result<()> {
         let corrupt = |e: &dyn ToString| Error::corrupt("message", &self.object, at.offset, e.to_string());
         let message = ipc::root_as_message(bytes).map_err(|e| corrupt(&e))?;
         if let Some(own) = message.header_as_record_batch() {
-            self.batches.push(Batch::new(&own, at, shape(columns), &self.object)?);
+            self.batches.push(StoredBatch::new(&own, at, shape(columns), &self.object)?);
             return Ok(());
         }
         let Some(own) = message.header_as_dictionary_batch() else {
@@ -219,7 +219,7 @@ impl Opening<'_> {
         // It can be that of a column that is not supported.
         let Some(column) = of_dictionary else { return Ok(()) };
         let data = own.data().ok_or_else(|| corrupt(&"a dictionary without values"))?;
-        let batch = Batch::new(&data, at, dictionary_shape(column), &self.object)?;
+        let batch = StoredBatch::new(&data, at, dictionary_shape(column), &self.object)?;
         let parts = self.dictionaries.entry(own.id()).or_default();
         if !own.isDelta() && !parts.is_empty() {
             return Err(Error::unsupported("Arrow streams that replace a dictionary"));
@@ -228,9 +228,9 @@ impl Opening<'_> {
         Ok(())
     }
 
-    fn finish(self, mut columns: Columns, stream: bool) -> Result<Table> {
+    fn finish(self, mut columns: ArrowColumns, stream: bool) -> Result<ArrowTable> {
         let (mut groups, mut rows) = (Vec::new(), 0_u64);
-        let batches: Vec<Batch> = self.batches.into_iter().filter(|batch| batch.rows > 0).collect();
+        let batches: Vec<StoredBatch> = self.batches.into_iter().filter(|batch| batch.rows > 0).collect();
         alloc::reserve("record batches", &mut groups, batches.len())?;
         for batch in &batches {
             let end = rows.checked_add(batch.rows).filter(|end| i64::try_from(*end).is_ok());
@@ -248,7 +248,7 @@ impl Opening<'_> {
             }
         }
         columns.columns = supported;
-        let nullable = |column: &crate::schema::TableColumn| {
+        let nullable = |column: &crate::schema::SchemaColumn| {
             let places = || column.groups.iter().chain([&column.place]);
             let of_dictionary = column.indexed.and_then(|own| self.dictionaries.get(&own.id));
             let first = crate::schema::Place::default();
@@ -263,7 +263,7 @@ impl Opening<'_> {
         };
         let nullable = columns.columns.iter().map(nullable).collect();
         let history = columns.document.history();
-        Ok(Table {
+        Ok(ArrowTable {
             nullable,
             batches,
             groups,
@@ -277,12 +277,12 @@ impl Opening<'_> {
     }
 }
 
-impl Table {
+impl ArrowTable {
     /// Reads the metadata of a file or stream.
     pub(crate) fn read(store: &Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
         let (object, len) = (store.describe(""), store.len("")?);
         let head = store.read("", 0..len.min(HEAD))?;
-        let opening = Opening {
+        let opening = TableReader {
             store,
             options,
             object,

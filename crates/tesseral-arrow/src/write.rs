@@ -26,7 +26,7 @@ use tesseral_format::{
 use tesseral_store::{Overwrite, Staged, Store};
 
 use crate::batch::BatchCodec;
-use crate::kind::{Form, Kind, Layout};
+use crate::kind::{ArrowKind, Form, Layout};
 use crate::table::{CONTINUATION, HEAD, MAGIC, PREFIX};
 
 /// Alignment of buffers, for programs that map them.
@@ -40,7 +40,7 @@ const STORED: [u8; 8] = (-1_i64).to_le_bytes();
 
 /// The buffers of a column in a batch.
 #[derive(Clone, Debug)]
-struct Spooled {
+struct SpooledChunk {
     nulls: u64,
     /// Bytes of the values before compression.
     bytes: u64,
@@ -50,25 +50,25 @@ struct Spooled {
 
 /// A column that is being written.
 #[derive(Debug)]
-struct ColumnWrite {
+struct ArrowColumnWrite {
     name: String,
-    kind: Kind,
+    kind: ArrowKind,
     nullable: bool,
     field: ArrowField,
     dim: String,
     shape: TableShape,
     attributes: Attributes,
     codec: Option<(BatchCodec, i32)>,
-    chunks: WrittenChunks<Spooled>,
+    chunks: WrittenChunks<SpooledChunk>,
 }
 
 /// Writer of a file.
 #[derive(Debug)]
-pub(crate) struct TableWriter {
+pub(crate) struct ArrowWriter {
     staged: Box<dyn Staged>,
     spool: Arc<Box<dyn Staged>>,
     spooled: AtomicU64,
-    columns: Vec<ColumnWrite>,
+    columns: Vec<ArrowColumnWrite>,
     attributes: Attributes,
     history: Vec<HistoryRow>,
 }
@@ -100,14 +100,14 @@ fn metadata(attributes: &Attributes) -> HashMap<String, String> {
     attributes.iter().filter_map(text).collect()
 }
 
-impl ColumnWrite {
+impl ArrowColumnWrite {
     fn new(spec: &ArraySpec) -> Result<Self> {
         let schema = &spec.schema;
         let shape = table::table_shape(schema)?;
         let ([dim], [field]) = (&schema.dims[..], &schema.fields[..]) else {
             return Err(Error::internal("a column of several dimensions or fields"));
         };
-        let kind = Kind::stored(field.dtype, field.cell)
+        let kind = ArrowKind::stored(field.dtype, field.cell)
             .ok_or_else(|| Error::unsupported(format!("cells of {} in Arrow", field.type_name())))?;
         Ok(Self {
             name: schema.name.clone(),
@@ -202,7 +202,7 @@ impl ColumnWrite {
             }
             let end = i32::try_from(end / size.max(1)).map_err(|_| {
                 let what = format!("a batch of more than 2 GiB of {} in Arrow", self.kind.dtype);
-                Error::unsupported(what).hint("write fewer rows per batch with --chunk").in_array(&self.name)
+                Error::unsupported(what).hint("use smaller chunks: a chunk is a batch").in_array(&self.name)
             })?;
             out.extend(end.to_le_bytes());
         }
@@ -221,7 +221,7 @@ impl ColumnWrite {
     }
 
     /// The nodes of the column in a batch.
-    fn nodes(&self, rows: u64, spooled: &Spooled) -> impl Iterator<Item = ipc::FieldNode> {
+    fn nodes(&self, rows: u64, spooled: &SpooledChunk) -> impl Iterator<Item = ipc::FieldNode> {
         let node = |len: u64, nulls: u64| ipc::FieldNode::new(len.cast_signed(), nulls.cast_signed());
         let word = self.kind.dtype.word().max(1) as u64;
         let child = self.kind.child.then(|| node(spooled.bytes / word, 0));
@@ -229,7 +229,7 @@ impl ColumnWrite {
     }
 }
 
-impl TableWriter {
+impl ArrowWriter {
     pub(crate) fn create(store: &Arc<dyn Store>, options: &CreateOptions) -> Result<Self> {
         Ok(Self {
             staged: store.stage("", options.overwrite)?,
@@ -242,7 +242,7 @@ impl TableWriter {
         })
     }
 
-    fn column(&self, array: usize) -> Result<&ColumnWrite> {
+    fn column(&self, array: usize) -> Result<&ArrowColumnWrite> {
         self.columns.get(array).ok_or_else(|| Error::invalid(format!("array {array} was not created")))
     }
 
@@ -281,7 +281,7 @@ impl TableWriter {
     }
 
     /// Writes a record batch at an offset, and returns its block.
-    fn batch(&self, at: u64, rows: u64, columns: &[Spooled], block: &mut [u8]) -> Result<ipc::Block> {
+    fn batch(&self, at: u64, rows: u64, columns: &[SpooledChunk], block: &mut [u8]) -> Result<ipc::Block> {
         let (mut nodes, mut buffers, mut body) = (Vec::new(), Vec::new(), 0_u64);
         // Where each buffer is, and where it goes in the body.
         let mut copies = Vec::new();
@@ -340,7 +340,7 @@ impl TableWriter {
         let mut block = alloc::zeroed::<u8>("a block to copy", BLOCK)?;
         let mut blocks = Vec::new();
         for number in 0..self.columns.first().map_or(0, |own| own.chunks.grid().total()) {
-            let columns: Option<Vec<Spooled>> =
+            let columns: Option<Vec<SpooledChunk>> =
                 spooled.iter_mut().map(|own| own.next().map(|own| own.1)).collect();
             let columns = columns.ok_or_else(|| Error::internal("a column without a chunk"))?;
             let written = self.batch(at, chunk.min(rows - number * chunk), &columns, &mut block)?;
@@ -389,10 +389,10 @@ fn finished<'a>(
     fbb.finished_data().to_vec()
 }
 
-impl Writer for TableWriter {
+impl Writer for ArrowWriter {
     fn begin(&mut self, spec: &ArraySpec) -> Result<usize> {
         let name = &spec.schema.name;
-        let column = ColumnWrite::new(spec).map_err(|e| e.in_array(name))?;
+        let column = ArrowColumnWrite::new(spec).map_err(|e| e.in_array(name))?;
         if self.columns.iter().any(|own| own.name == *name) {
             return Err(Error::invalid(format!("duplicate array name {name:?}")));
         }
@@ -406,10 +406,6 @@ impl Writer for TableWriter {
         }
         self.columns.push(column);
         Ok(self.columns.len() - 1)
-    }
-
-    fn wants_stats(&self, _array: usize) -> bool {
-        false
     }
 
     fn encode<'a>(
@@ -465,7 +461,7 @@ impl Writer for TableWriter {
     fn place<'a>(&self, array: usize, chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
         let own = self.column(array)?;
         let rows = own.chunks.grid().region(&chunk.coords).cells().unwrap_or(0);
-        let mut spooled = Spooled { nulls: 0, bytes: 0, buffers: SmallVec::new() };
+        let mut spooled = SpooledChunk { nulls: 0, bytes: 0, buffers: SmallVec::new() };
         let mut writes = Vec::new();
         for part in chunk.parts {
             let len = part.bytes.len() as u64;

@@ -13,7 +13,7 @@ use tesseral_format::{
 use tesseral_store::Rounds;
 
 use crate::dialect;
-use crate::table::{Table, TableColumn, text};
+use crate::table::{CsvColumn, CsvTable, text};
 
 /// Name of the dimension.
 const ROW: &str = "row";
@@ -23,17 +23,17 @@ const ROW: &str = "row";
 pub(crate) struct CsvArray {
     schema: ArraySchema,
     grid: ChunkGrid,
-    pub(crate) table: Table,
+    pub(crate) table: CsvTable,
     limits: Limits,
     object: String,
 }
 
 impl CsvArray {
-    pub(crate) fn new(name: &str, table: Table, object: String, limits: Limits) -> Result<Self> {
+    pub(crate) fn new(name: &str, table: CsvTable, object: String, limits: Limits) -> Result<Self> {
         let chunk = table.chunk_rows.min(table.rows.max(1));
         let mut schema = ArraySchema::dense(name, tesseral_core::DType::Utf8, &[table.rows], &[chunk]);
         schema.dims = vec![Dimension::new(ROW, table.rows)];
-        let field = |column: &TableColumn| column.kind.field(&column.name, column.missing);
+        let field = |column: &CsvColumn| column.kind.field(&column.name, column.missing);
         schema.fields = table.columns.iter().map(field).collect();
         let grid = schema.grid()?.counted()?;
         Ok(Self { schema, grid, table, limits, object })
@@ -114,7 +114,7 @@ impl ArraySource for CsvArray {
         };
         let mut reader = dialect::reader(self.table.separator, &part[..]);
         let mut record = ByteRecord::new();
-        let mut out = CellsOut { out, at: 0 };
+        let mut out = CsvCellsOut { out, at: 0 };
         for row in 0..cells.end {
             let read = reader.read_byte_record(&mut record).unwrap_or(false);
             let here = line + record.position().map_or(0, |at| at.line().saturating_sub(1));
@@ -131,14 +131,14 @@ impl ArraySource for CsvArray {
 }
 
 /// Where the values of a column go.
-struct CellsOut<'a> {
+struct CsvCellsOut<'a> {
     out: ColumnMut<'a>,
     at: usize,
 }
 
-impl CellsOut<'_> {
+impl CsvCellsOut<'_> {
     /// Adds a value; `None` if it does not fit.
-    fn push(&mut self, column: &TableColumn, text: &str) -> Option<()> {
+    fn push(&mut self, column: &CsvColumn, text: &str) -> Option<()> {
         let at = self.at;
         self.at += 1;
         let missing = text.is_empty();

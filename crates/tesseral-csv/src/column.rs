@@ -4,7 +4,7 @@ use tesseral_core::{CellLen, DType, Field, TimeUnit, time};
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CsvKind {
     Int,
     /// Floats, with a comma instead of the decimal point.
     Float {
@@ -75,19 +75,19 @@ impl Inference {
     }
 
     /// The type that holds every value.
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> CsvKind {
         match self.time {
-            _ if self.values == 0 => Kind::Text,
-            _ if self.int => Kind::Int,
-            _ if self.point && !self.wide => Kind::Float { comma: false },
-            _ if self.comma && !self.wide => Kind::Float { comma: true },
-            Some(unit) => Kind::Time(unit),
-            None => Kind::Text,
+            _ if self.values == 0 => CsvKind::Text,
+            _ if self.int => CsvKind::Int,
+            _ if self.point && !self.wide => CsvKind::Float { comma: false },
+            _ if self.comma && !self.wide => CsvKind::Float { comma: true },
+            Some(unit) => CsvKind::Time(unit),
+            None => CsvKind::Text,
         }
     }
 }
 
-impl Kind {
+impl CsvKind {
     /// The field of a column.
     pub(crate) fn field(self, name: &str, missing: bool) -> Field {
         let dtype = match self {
@@ -247,7 +247,7 @@ fn date(text: &str, unit: TimeUnit) -> Option<i64> {
 mod tests {
     use super::*;
 
-    fn kind(separator: u8, values: &[&str]) -> Kind {
+    fn kind(separator: u8, values: &[&str]) -> CsvKind {
         let mut column = Inference::new(separator);
         values.iter().for_each(|value| column.add(value.as_bytes()).unwrap());
         column.kind()
@@ -256,37 +256,37 @@ mod tests {
     #[test]
     fn types_hold_every_value() {
         use TimeUnit::{Day, Millisecond, Second};
-        let point = Kind::Float { comma: false };
-        let cases: &[(&[&str], Kind)] = &[
-            (&["1", "-2", "+3", "", "0"], Kind::Int),
+        let point = CsvKind::Float { comma: false };
+        let cases: &[(&[&str], CsvKind)] = &[
+            (&["1", "-2", "+3", "", "0"], CsvKind::Int),
             (&["1", "2.5", "nan", "-inf", "1e5", ".5"], point),
-            (&["1", "03772"], Kind::Text),
-            (&["9223372036854775807"], Kind::Int),
-            (&["9223372036854775808"], Kind::Text),
-            (&["9007199254740993", "0.5"], Kind::Text),
-            (&["1e999"], Kind::Text),
-            (&["2012/01/01", "2012-01-02"], Kind::Time(Day)),
-            (&["2012-01-01", "2012-01-02 03:04"], Kind::Time(Second)),
-            (&["2012-01-01T00:00:00.125Z"], Kind::Time(Millisecond)),
-            (&["2012-13-01"], Kind::Text),
-            (&["2012-01-01", "7"], Kind::Text),
-            (&["", ""], Kind::Text),
-            (&["1,5"], Kind::Text),
+            (&["1", "03772"], CsvKind::Text),
+            (&["9223372036854775807"], CsvKind::Int),
+            (&["9223372036854775808"], CsvKind::Text),
+            (&["9007199254740993", "0.5"], CsvKind::Text),
+            (&["1e999"], CsvKind::Text),
+            (&["2012/01/01", "2012-01-02"], CsvKind::Time(Day)),
+            (&["2012-01-01", "2012-01-02 03:04"], CsvKind::Time(Second)),
+            (&["2012-01-01T00:00:00.125Z"], CsvKind::Time(Millisecond)),
+            (&["2012-13-01"], CsvKind::Text),
+            (&["2012-01-01", "7"], CsvKind::Text),
+            (&["", ""], CsvKind::Text),
+            (&["1,5"], CsvKind::Text),
         ];
         for (values, expected) in cases {
             assert_eq!(kind(b',', values), *expected, "{values:?}");
         }
-        assert_eq!(kind(b';', &["1,5", "2"]), Kind::Float { comma: true });
-        assert_eq!(kind(b';', &["1,5", "2.5"]), Kind::Text);
-        assert_eq!(kind(b';', &["1", "2"]), Kind::Int);
+        assert_eq!(kind(b';', &["1,5", "2"]), CsvKind::Float { comma: true });
+        assert_eq!(kind(b';', &["1,5", "2.5"]), CsvKind::Text);
+        assert_eq!(kind(b';', &["1", "2"]), CsvKind::Int);
     }
 
     #[test]
     fn values_are_exact() {
-        assert_eq!(Kind::Int.value("-7"), Some((-7_i64).to_ne_bytes()));
-        assert_eq!(Kind::Float { comma: true }.value("-0,5"), Some((-0.5_f64).to_ne_bytes()));
-        assert_eq!(Kind::Time(TimeUnit::Day).value("1970/01/03"), Some(2_i64.to_ne_bytes()));
-        assert_eq!(Kind::Int.value("1.5"), None);
+        assert_eq!(CsvKind::Int.value("-7"), Some((-7_i64).to_ne_bytes()));
+        assert_eq!(CsvKind::Float { comma: true }.value("-0,5"), Some((-0.5_f64).to_ne_bytes()));
+        assert_eq!(CsvKind::Time(TimeUnit::Day).value("1970/01/03"), Some(2_i64.to_ne_bytes()));
+        assert_eq!(CsvKind::Int.value("1.5"), None);
     }
 
     /// The quick ways agree with the general ones.
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(plain(b"-12"), Some(Plain::Int(12)));
         assert_eq!([plain(b"007"), plain(b"."), plain(b"-."), plain(b"")], [None; 4]);
         let long = "9".repeat(400) + ".5";
-        assert_eq!((plain(long.as_bytes()), kind(b',', &[&long])), (None, Kind::Text));
+        assert_eq!((plain(long.as_bytes()), kind(b',', &[&long])), (None, CsvKind::Text));
         for days in (-719_162..2_932_896).step_by(97).chain(-800..800) {
             let mut text = String::new();
             time::write(&mut text, days, TimeUnit::Day).unwrap();

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use csv::{ByteRecord, Reader, ReaderBuilder};
 
-use crate::column::{Inference, Kind};
+use crate::column::{CsvKind, Inference};
 
 /// Separators that are recognized; the first of those that occur most often counts.
 const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
@@ -70,7 +70,7 @@ pub(crate) fn is_header(row: &[String], separator: u8) -> bool {
     let is_name = |text: &String| {
         let mut column = Inference::new(separator);
         column.add(text.as_bytes());
-        !text.is_empty() && column.kind() == Kind::Text
+        !text.is_empty() && column.kind() == CsvKind::Text
     };
     let mut sorted: Vec<&str> = row.iter().map(String::as_str).collect();
     sorted.sort_unstable();

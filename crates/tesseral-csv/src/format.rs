@@ -13,7 +13,7 @@ use tesseral_store::{Store, StoreExt};
 
 use crate::array::CsvArray;
 use crate::dialect;
-use crate::table::Table;
+use crate::table::CsvTable;
 
 /// Tables of comma-separated values.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,7 +33,7 @@ struct CsvContainer {
 
 impl CsvContainer {
     fn open(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
-        let table = store.guarded(|| Table::read(&store, options))?;
+        let table = store.guarded(|| CsvTable::read(&store, options))?;
         // Text with any extension can be a table.
         let extension = store.location().rsplit_once('.').map_or("", |(_, extension)| extension);
         let name = file_stem(store.location(), &[extension], "table");

@@ -8,7 +8,7 @@ use tesseral_core::{Cancel, Error, Result, alloc};
 use tesseral_format::OpenOptions;
 use tesseral_store::{Store, StoreExt};
 
-use crate::column::{Inference, Kind};
+use crate::column::{CsvKind, Inference};
 use crate::dialect;
 
 /// Bytes that are read at a time.
@@ -24,9 +24,9 @@ const HEAD: u64 = 64 << 10;
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TableColumn {
+pub(crate) struct CsvColumn {
     pub(crate) name: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: CsvKind,
     /// Whether values are missing.
     pub(crate) missing: bool,
 }
@@ -40,10 +40,10 @@ pub(crate) struct ChunkStart {
 
 /// A table.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct CsvTable {
     pub(crate) separator: u8,
     pub(crate) header: bool,
-    pub(crate) columns: Vec<TableColumn>,
+    pub(crate) columns: Vec<CsvColumn>,
     pub(crate) rows: u64,
     /// Rows of every chunk but the last.
     pub(crate) chunk_rows: u64,
@@ -103,7 +103,7 @@ fn not_utf8(name: &str, line: u64, object: &str) -> Error {
     Error::corrupt("a value", object, None, detail)
 }
 
-impl Table {
+impl CsvTable {
     /// Reads a file once.
     pub(crate) fn read(store: &Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
         let (object, len) = (store.describe(""), store.len("")?);
@@ -164,7 +164,7 @@ impl Table {
         if chunk_rows == 0 {
             chunk_rows = rows.max(1);
         }
-        let columns = names.into_iter().zip(&found).map(|(name, found)| TableColumn {
+        let columns = names.into_iter().zip(&found).map(|(name, found)| CsvColumn {
             name,
             kind: found.kind(),
             missing: found.missing > 0,

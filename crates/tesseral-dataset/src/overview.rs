@@ -147,7 +147,7 @@ pub fn overview_within(
         })
         .collect();
     let sampled = sample::slices(array, selection, &dims, bytes)?;
-    let mut bins = Bins::new(&shape)?;
+    let mut bins = OverviewPoints::new(&shape)?;
     let budget = array.options().memory.map_or(BLOCK, |memory| (memory / 4).clamp(1, BLOCK));
     let mut cells = 0_u64;
     for part in sample::boxes(selection, &dims, &sampled)? {
@@ -183,13 +183,13 @@ pub fn overview_within(
 }
 
 /// Points of an overview, and the positions that belong to them.
-struct Bins {
+struct OverviewPoints {
     columns: usize,
     shape: Vec<usize>,
     means: PointMeans,
 }
 
-impl Bins {
+impl OverviewPoints {
     fn new(shape: &[usize]) -> Result<Self> {
         Ok(Self {
             columns: if shape.len() == 2 { shape[1] } else { 1 },
@@ -254,7 +254,7 @@ mod tests {
             let whole =
                 Selection::new([Slice { start: 3, end: 3 + 2 * count, step: 2 }], &[u64::MAX]).unwrap();
             let points = most.min(usize::try_from(count).unwrap());
-            let bins = Bins::new(&[points]).unwrap();
+            let bins = OverviewPoints::new(&[points]).unwrap();
             for (from, to) in [(0, count), (count / 3, count), (count / 2, count / 2 + 1)] {
                 let slice = Slice { start: 3 + 2 * from, end: 3 + 2 * (to - 1) + 1, step: 2 };
                 let part = Selection::new([slice], &[u64::MAX]).unwrap();

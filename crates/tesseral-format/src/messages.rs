@@ -186,7 +186,7 @@ impl MessageInfo {
             return Some(value.clone());
         }
         let maps = self.base.iter().chain([&self.extra]).chain(&self.objects);
-        maps.filter_map(|map| descend(map, &path)).next().cloned()
+        maps.find_map(|map| descend(map, &path)).cloned()
     }
 }
 

@@ -33,8 +33,8 @@ pub(crate) struct UnreadObject {
     pub(crate) error: Error,
 }
 
-impl Unread {
-    /// The error once more, for a request of the object.
+impl UnreadObject {
+    /// The error again, for a request of the object.
     pub(crate) fn again(&self) -> Error {
         let feature = match self.error.kind() {
             ErrorKind::Unsupported { feature } => feature.clone(),
@@ -48,7 +48,7 @@ impl Unread {
     }
 }
 
-impl fmt::Display for Unread {
+impl fmt::Display for UnreadObject {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}: {}", self.path, self.error)?;
         match self.error.advice() {
@@ -123,7 +123,7 @@ impl GroupWalk<'_> {
             if let Some(target) = member.external {
                 let error = Error::unsupported(format!("a link to another file ({target})"))
                     .hint(format!("open {target} itself"));
-                self.unread.push(Unread { path: own, error });
+                self.unread.push(UnreadObject { path: own, error });
                 continue;
             }
             match group.dataset(&member.name) {

@@ -247,7 +247,7 @@ impl TableWriter {
 
     /// The metadata of the file.
     fn metadata(&self) -> Result<ParquetMetaData> {
-        let fields = self.columns.iter().flat_map(|column| column.schema.get_fields().first().cloned());
+        let fields = self.columns.iter().filter_map(|column| column.schema.get_fields().first().cloned());
         let schema =
             Type::group_type_builder(SCHEMA).with_fields(fields.collect()).build().map_err(of_crate)?;
         let schema = Arc::new(SchemaDescriptor::new(Arc::new(schema)));

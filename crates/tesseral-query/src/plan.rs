@@ -388,7 +388,7 @@ pub(super) fn text(labels: &Labels, position: u64) -> Option<String> {
     let position = usize::try_from(position).ok()?;
     match labels {
         Labels::Text(texts) => texts.get(position).cloned(),
-        numbers => numbers.get(position).map(|label| label.to_string()),
+        numbers @ Labels::Numbers { .. } => numbers.get(position).map(|label| label.to_string()),
     }
 }
 

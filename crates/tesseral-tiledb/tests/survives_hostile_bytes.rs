@@ -77,7 +77,7 @@ fn fragment_of(name: &str) -> (schema::Schema, Vec<u8>, Range<usize>) {
     let store = common::memory(name);
     let schema = schema::Schema::parse("schema", &unfiltered(&first(&store, "__schema", ""))).unwrap();
     let fragment = store.list("__fragments").unwrap().remove(0).name;
-    let file = first(&store, &format!("__fragments/{fragment}"), "__fragment_metadata.tdb").to_vec();
+    let file = first(&store, &format!("__fragments/{fragment}"), "__fragment_metadata.tdb");
     let len = u64::from_le_bytes(file[file.len() - 8..].try_into().unwrap()) as usize;
     let footer = file.len() - 8 - len..file.len() - 8;
     (schema, file, footer)

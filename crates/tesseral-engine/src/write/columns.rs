@@ -67,7 +67,7 @@ impl OwnedColumn {
                 let runs: Vec<(usize, usize)> = rows.iter().map(|&row| (row as usize, 1)).collect();
                 match Self::gather(column, size, &runs) {
                     Self::Var { offsets, data, .. } => Self::Var { offsets, data, validity: valid(validity) },
-                    fixed => fixed,
+                    fixed @ Self::Fixed { .. } => fixed,
                 }
             }
         }

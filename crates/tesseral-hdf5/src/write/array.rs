@@ -193,7 +193,7 @@ impl DatasetWrite {
                     zlib::encode(&bytes, *level, &mut out)?;
                     bytes = Cow::Owned(out);
                 }
-                Step::Fletcher32 => {
+                FilterStep::Fletcher32 => {
                     let sum = Checksum::Fletcher32.compute(&bytes).to_le_bytes();
                     bytes.to_mut().extend(sum);
                 }

@@ -70,7 +70,7 @@ impl ArraySource for CellsArray {
                     let Some((i, layout)) = self.column_index(layer, column) else { continue };
                     accesses.push(match layer.coding.access(layout) {
                         Access::Direct { .. } => Access::Coded { granule: None },
-                        coded => coded,
+                        coded @ Access::Coded { .. } => coded,
                     });
                     for (role, &(offset, len)) in layout.roles().zip(&chunk.columns[i]) {
                         parts.push(Part { column, role, object: 0, offset, len });

@@ -118,7 +118,7 @@ impl Slab {
         let mut ends: Vec<&Scalar> = self
             .chunks
             .iter()
-            .flat_map(|&c| bounds(&chunks[c as usize]).get(dim))
+            .filter_map(|&c| bounds(&chunks[c as usize]).get(dim))
             .map(|bound| &bound.1)
             .filter(|end| {
                 end.compare(high) == Some(Ordering::Less) && end.compare(low) != Some(Ordering::Less)
