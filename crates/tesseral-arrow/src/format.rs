@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use tesseral_core::{Attributes, Error, Finding, HistoryRow, Result};
+use tesseral_core::{Attributes, Finding, HistoryRow, Result};
 use tesseral_format::convention::Holds;
 use tesseral_format::{
     ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, CreateOptions, Format,

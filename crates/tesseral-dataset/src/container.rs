@@ -1,8 +1,8 @@
 //! Opened containers.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tesseral_core::schema::VariableRole;
 use tesseral_core::{Attributes, Cancel, ErrorKind, HistoryRow, Limits, Result};

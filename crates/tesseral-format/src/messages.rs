@@ -185,7 +185,7 @@ impl MessageInfo {
         {
             return Some(value.clone());
         }
-        let maps = self.base.iter().chain([&self.extra]).chain(&self.objects);
+        let mut maps = self.base.iter().chain([&self.extra]).chain(&self.objects);
         maps.find_map(|map| descend(map, &path)).cloned()
     }
 }

@@ -17,12 +17,11 @@ use parquet::file::metadata::{
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{SchemaDescriptor, Type};
-use smallvec::smallvec;
-use tesseral_core::{Advice, Attributes, ChunkStats, Coords, DType, Error, HistoryRow, Result, alloc};
+use tesseral_core::{Advice, Attributes, ChunkStats, DType, Error, HistoryRow, Result, alloc};
 use tesseral_format::table::{TABLE_KEY, TableDocument, TableShape};
 use tesseral_format::{
-    ArraySpec, CodecSpec, Column, ColumnData, CreateOptions, EncodedChunk, EncodedPart, Pending, Role,
-    Scratch, Writer, WrittenChunks, table,
+    ArraySpec, CodecSpec, ColumnData, CreateOptions, EncodedChunk, Pending, Scratch, Writer, WrittenChunks,
+    check_unique, publish_shared, table,
 };
 use tesseral_store::{Staged, Store};
 

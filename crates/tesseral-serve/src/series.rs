@@ -8,9 +8,9 @@ use tesseral_display::coordinate;
 use tesseral_display::json::{float, integer, scalar};
 use tesseral_display::picture;
 
-use crate::numbers::decoded_bytes;
 use crate::plane::{self, PlaneParameters};
 use crate::server::ServerState;
+use crate::statistics::decoded_bytes;
 use crate::view::CellParameters;
 
 /// Most points of a series.

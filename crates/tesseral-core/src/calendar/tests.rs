@@ -226,7 +226,7 @@ fn parts_of_times_in_every_calendar() {
         (date(2000, 2, 30), "2000-02-30"),
         (date(2000, 3, 1), "2000-03-01"),
     ] {
-        let number = TimePart::Date.of(&time, Calendar::Standard);
+        let number = TimePart::Date.index(&time, Calendar::Standard);
         assert_eq!(TimePart::Date.text(number), text);
         assert!(number > last, "dates order as their numbers");
         last = number;

@@ -14,10 +14,10 @@ pub(super) struct AxisCoordinates<'a> {
     dim: &'a Dimension,
     extent: u64,
     argument: &'a str,
-    coordinates: AxisCoordinates<'a>,
+    coordinates: CoordinateValues<'a>,
 }
 
-enum AxisCoordinates<'a> {
+enum CoordinateValues<'a> {
     /// Words, ordered by appearance only.
     Words(&'a [String]),
     /// Numbers written as text.
@@ -54,21 +54,21 @@ impl<'a> AxisCoordinates<'a> {
             (Some(labels @ Labels::Numbers { dtype: DType::DateTime(unit), .. }), _) => {
                 let count = |i| labels.get(i).and_then(|label| label.as_i128());
                 let instant = |i| instant::of_count(i64::try_from(count(i)?).ok()?, *unit);
-                AxisCoordinates::Dates((0..labels.len()).map(instant).collect())
+                CoordinateValues::Dates((0..labels.len()).map(instant).collect())
             }
             (Some(labels @ Labels::Numbers { dtype, .. }), _) => match dim.time {
                 Some(units) => {
                     let instant = |i| units.instant(&labels.get(i)?);
-                    AxisCoordinates::Times((0..labels.len()).map(instant).collect(), units)
+                    CoordinateValues::Times((0..labels.len()).map(instant).collect(), units)
                 }
-                None => AxisCoordinates::Numbers(labels, *dtype),
+                None => CoordinateValues::Numbers(labels, *dtype),
             },
             (None, Some((first, _))) => match (first.dtype(), first.as_i128()) {
                 (DType::DateTime(unit), Some(first)) => {
                     let first = i64::try_from(first).map_err(|_| no_coordinates(argument))?;
-                    AxisCoordinates::DateDomain(first, unit)
+                    CoordinateValues::DateDomain(first, unit)
                 }
-                (_, Some(first)) => AxisCoordinates::IntegerDomain(first),
+                (_, Some(first)) => CoordinateValues::IntegerDomain(first),
                 _ => return Err(no_coordinates(argument)),
             },
             (None, None) => return Err(no_coordinates(argument)),
@@ -102,7 +102,7 @@ impl<'a> AxisCoordinates<'a> {
 
     /// Returns the positions from `low` to `high`, both included; `None` is unbounded.
     pub(super) fn range(&self, low: Option<&str>, high: Option<&str>) -> Result<Slice> {
-        if let AxisCoordinates::Words(words) = &self.coordinates {
+        if let CoordinateValues::Words(words) = &self.coordinates {
             let find = |word: &str| words.iter().position(|w| w == word).ok_or_else(|| self.missing(word));
             let first = low.map_or(Ok(0), find);
             let last = high.map_or(Ok(words.len().saturating_sub(1)), find);
@@ -159,7 +159,7 @@ impl<'a> AxisCoordinates<'a> {
     /// is not a binary number meets its coordinate after a turn as well.
     fn turns(&self, low: Option<&RangeEnd>, high: Option<&RangeEnd>) -> Option<Vec<Option<f64>>> {
         const MOST: i32 = 8;
-        let AxisCoordinates::Numbers(labels, dtype) = &self.coordinates else { return None };
+        let CoordinateValues::Numbers(labels, dtype) = &self.coordinates else { return None };
         let (period, RangeEnd::Number(low), RangeEnd::Number(high)) = (self.dim.period?, low?, high?) else {
             return None;
         };
@@ -228,7 +228,7 @@ impl<'a> AxisCoordinates<'a> {
         if text.is_empty() {
             return Err(self.invalid_selection("missing value after `~`"));
         }
-        if matches!(self.coordinates, AxisCoordinates::Words(_)) {
+        if matches!(self.coordinates, CoordinateValues::Words(_)) {
             return Err(self.invalid_selection(
                 "the nearest label requires numbers or dates, the labels are text: use `@`",
             ));
@@ -260,18 +260,18 @@ impl<'a> AxisCoordinates<'a> {
     fn distance(&self, position: u64, bound: &RangeEnd) -> Option<Distance> {
         let index = usize::try_from(position).ok()?;
         let (value, wanted) = match (&self.coordinates, bound) {
-            (AxisCoordinates::Dates(dates) | AxisCoordinates::Times(dates, _), RangeEnd::Date(span)) => {
+            (CoordinateValues::Dates(dates) | CoordinateValues::Times(dates, _), RangeEnd::Date(span)) => {
                 return Some(Distance::exact((*dates.get(index)?)?, span.start));
             }
-            (AxisCoordinates::DateDomain(first, unit), RangeEnd::Date(span)) => {
+            (CoordinateValues::DateDomain(first, unit), RangeEnd::Date(span)) => {
                 let count = i64::try_from(i128::from(*first).checked_add(i128::from(position))?).ok()?;
                 return Some(Distance::exact(instant::of_count(count, *unit)?, span.start));
             }
-            (AxisCoordinates::Numerals(values), RangeEnd::Number(wanted)) => {
+            (CoordinateValues::Numerals(values), RangeEnd::Number(wanted)) => {
                 (values.get(index)?.clone(), wanted)
             }
-            (AxisCoordinates::Numbers(labels, _), RangeEnd::Number(wanted)) => (labels.get(index)?, wanted),
-            (AxisCoordinates::IntegerDomain(first), RangeEnd::Number(wanted)) => {
+            (CoordinateValues::Numbers(labels, _), RangeEnd::Number(wanted)) => (labels.get(index)?, wanted),
+            (CoordinateValues::IntegerDomain(first), RangeEnd::Number(wanted)) => {
                 let value = first.checked_add(i128::from(position))?;
                 match wanted.as_i128() {
                     Some(wanted) => return Some(Distance::exact(value, wanted)),
@@ -295,7 +295,7 @@ impl<'a> AxisCoordinates<'a> {
     /// Returns the positions whose coordinates satisfy a comparison, as runs. Words support equality only.
     pub(super) fn meeting(&self, op: Op, text: &str) -> Result<Vec<Slice>> {
         let words = match &self.coordinates {
-            AxisCoordinates::Words(words) => Some(*words),
+            CoordinateValues::Words(words) => Some(*words),
             _ => None,
         };
         if words.is_some() && !matches!(op, Op::Eq | Op::Ne) {
@@ -333,19 +333,19 @@ impl<'a> AxisCoordinates<'a> {
     }
 
     fn is_domain(&self) -> bool {
-        matches!(self.coordinates, AxisCoordinates::IntegerDomain(_) | AxisCoordinates::DateDomain(..))
+        matches!(self.coordinates, CoordinateValues::IntegerDomain(_) | CoordinateValues::DateDomain(..))
     }
 
     fn bound(&self, text: &str) -> Result<RangeEnd> {
         let date = || instant::span(text).map(RangeEnd::Date);
         let number = || numeral(text).map(RangeEnd::Number);
         match &self.coordinates {
-            AxisCoordinates::Dates(_) | AxisCoordinates::DateDomain(..) => date().ok_or_else(|| {
+            CoordinateValues::Dates(_) | CoordinateValues::DateDomain(..) => date().ok_or_else(|| {
                 self.invalid_selection(&format!(
                     "invalid date {text:?}: expected a date such as 2015, 2015-07 or 2015-07-01T06:00"
                 ))
             }),
-            AxisCoordinates::Times(_, units) => match numeral(text).filter(|_| !is_year(text)) {
+            CoordinateValues::Times(_, units) => match numeral(text).filter(|_| !is_year(text)) {
                 // A number is one of those that count the time.
                 Some(number) => {
                     let at = units.instant(&number).map(|at| at..at.saturating_add(1));
@@ -358,7 +358,7 @@ impl<'a> AxisCoordinates<'a> {
                     .map_err(|error| self.invalid_selection(&error.to_string())),
             },
             // First in the labels' own dtype: 0.1 must match the nearest float32.
-            AxisCoordinates::Numbers(_, dtype) => Scalar::parse(*dtype, text)
+            CoordinateValues::Numbers(_, dtype) => Scalar::parse(*dtype, text)
                 .ok()
                 .map(RangeEnd::Number)
                 .or_else(number)
@@ -371,23 +371,23 @@ impl<'a> AxisCoordinates<'a> {
     fn side(&self, position: u64, bound: &RangeEnd) -> Option<Ordering> {
         let index = || usize::try_from(position).ok();
         let instant = match (&self.coordinates, bound) {
-            (AxisCoordinates::Numerals(values), RangeEnd::Number(b)) => {
+            (CoordinateValues::Numerals(values), RangeEnd::Number(b)) => {
                 return values.get(index()?)?.compare(b);
             }
-            (AxisCoordinates::Numbers(labels, _), RangeEnd::Number(b)) => {
+            (CoordinateValues::Numbers(labels, _), RangeEnd::Number(b)) => {
                 return labels.get(index()?)?.compare(b);
             }
-            (AxisCoordinates::IntegerDomain(first), RangeEnd::Number(b)) => {
+            (CoordinateValues::IntegerDomain(first), RangeEnd::Number(b)) => {
                 let value = first.checked_add(i128::from(position))?;
                 let value = i64::try_from(value)
                     .map(Scalar::from_element)
                     .or_else(|_| u64::try_from(value).map(Scalar::from_element));
                 return value.ok()?.compare(b);
             }
-            (AxisCoordinates::Dates(dates) | AxisCoordinates::Times(dates, _), RangeEnd::Date(_)) => {
+            (CoordinateValues::Dates(dates) | CoordinateValues::Times(dates, _), RangeEnd::Date(_)) => {
                 (*dates.get(index()?)?)?
             }
-            (AxisCoordinates::DateDomain(first, unit), RangeEnd::Date(_)) => {
+            (CoordinateValues::DateDomain(first, unit), RangeEnd::Date(_)) => {
                 let count = i128::from(*first).checked_add(i128::from(position))?;
                 instant::of_count(i64::try_from(count).ok()?, *unit)?
             }
@@ -452,12 +452,12 @@ fn no_coordinates(argument: &str) -> Error {
 }
 
 /// Type of text labels: numbers if all are, dates if all are, otherwise words. Dates in an unknown time zone are an error.
-fn of_words<'a>(words: &'a [String], argument: &str) -> Result<AxisCoordinates<'a>> {
+fn of_words<'a>(words: &'a [String], argument: &str) -> Result<CoordinateValues<'a>> {
     if let Some(numbers) = words.iter().map(|w| numeral(w)).collect() {
-        return Ok(AxisCoordinates::Numerals(numbers));
+        return Ok(CoordinateValues::Numerals(numbers));
     }
     if let Some(dates) = words.iter().map(|w| instant::span(w).map(|span| Some(span.start))).collect() {
-        return Ok(AxisCoordinates::Dates(dates));
+        return Ok(CoordinateValues::Dates(dates));
     }
     let zoned = |word: &str| instant::unknown_zone(word).is_some();
     if let Some(zone) = words.iter().find_map(|word| instant::unknown_zone(word))
@@ -466,7 +466,7 @@ fn of_words<'a>(words: &'a [String], argument: &str) -> Result<AxisCoordinates<'
         let feature = format!("{argument:?}: the time zone {zone:?} of labels");
         return Err(Error::unsupported(feature).hint(Advice::SelectByPosition));
     }
-    Ok(AxisCoordinates::Words(words))
+    Ok(CoordinateValues::Words(words))
 }
 
 /// Returns whether a text without a sign, a point or an exponent can be a year: four digits.

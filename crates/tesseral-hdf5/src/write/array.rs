@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use smallvec::smallvec;
 use tesseral_codec::checksum::Checksum;
 use tesseral_codec::{shuffle, zlib};
 use tesseral_core::{Attributes, CellLen, Coords, DType, Error, Order, Result, Value, alloc};

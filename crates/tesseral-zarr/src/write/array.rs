@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json};
-use tesseral_core::{CellLen, Coords, Error, Order, Result};
+use tesseral_core::{CellLen, Error, Order, Result};
 use tesseral_format::{ArraySpec, ColumnData, EncodedChunk, Scratch, WrittenChunks, to_little_endian};
 use tesseral_store::{Overwrite, Store, StoreExt};
 
