@@ -99,7 +99,7 @@ impl Session {
     }
 }
 
-/// Whether cells of a dtype are values of `T`: dates, durations and truth values are the integers that store them.
+/// Whether cells of a dtype are values of `T`: dates, durations and Booleans are the integers that store them.
 fn check_dtype<T: Element>(schema: &ArraySchema, dtype: Option<DType>) -> Result<()> {
     let native =
         dtype.is_some_and(|dtype| dispatch_element!(dtype, U => U::DTYPE == T::DTYPE, else => false));

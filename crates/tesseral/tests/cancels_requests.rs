@@ -20,7 +20,7 @@ use tesseral::{
 const NEVER: Duration = Duration::from_secs(3600);
 const SHAPE: [u64; 2] = [640, 200];
 
-/// A server with one file of 64 chunks, which answers at once until it is told otherwise.
+/// A server with one file of 64 chunks, which answers at once until it is set otherwise.
 struct Server(Arc<ThrottledStore<InMemory>>);
 
 impl Server {

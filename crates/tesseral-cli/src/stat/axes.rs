@@ -133,7 +133,7 @@ impl RowOrder {
     }
 }
 
-/// An answer as an integer, if it is one, and as the nearest float; `None` if it is no number.
+/// An answer as an integer, if it is one, and as the nearest float; `None` if it is not a number.
 #[allow(clippy::cast_precision_loss)]
 fn number(answer: &Answer) -> Option<(Option<i128>, f64)> {
     match answer {

@@ -69,7 +69,7 @@ pub(crate) fn wait_with<T: Send + 'static, F: Future<Output = T> + Send + 'stati
     cancel.check()?;
     let (ask, asked) = oneshot::channel();
     let _waiting = cancel.notify(move || {
-        // Nobody listens if the future has ended.
+        // There is no receiver if the future has ended.
         let _ = ask.send(());
     });
     let deadline = cancel.remaining().map(|remaining| Instant::now() + remaining);
@@ -94,7 +94,7 @@ impl Stop {
         let deadline = self.deadline;
         let asked = async {
             if (&mut self.asked).await.is_err() {
-                // The caller does not wait any more, so that nobody asks.
+                // The caller no longer waits: there is no request.
                 std::future::pending::<()>().await;
             }
         };
@@ -111,7 +111,7 @@ impl Stop {
     }
 }
 
-/// A task that ends when nobody waits for it any more.
+/// A task that ends when its result is no longer awaited.
 pub(crate) struct OwnedTask<T>(JoinHandle<T>);
 
 /// Starts a task, so that all threads of the runtime take part in its work.

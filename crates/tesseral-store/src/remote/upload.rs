@@ -149,7 +149,7 @@ async fn put(
     let options = PutOptions { mode, ..PutOptions::default() };
     let bytes = match len {
         ..=ONE_REQUEST => part(file, 0, len)?,
-        // Nobody else has the file, which has no name. Its pages need not be in memory together.
+        // The file has no name, so no other process has it. Its pages need not be in memory together.
         _ => Bytes::from_owner(map(file).map_err(local)?),
     };
     client.put_opts(path, PutPayload::from(bytes), options).await.map(drop)

@@ -249,7 +249,7 @@ impl FoldState {
         }
     }
 
-    /// Adds `n` cells of the same value that are no cells of the selection; `index` is the fiber position of the first.
+    /// Adds `n` cells of the same value that are not cells of the selection; `index` is the fiber position of the first.
     ///
     /// # Errors
     /// `InvalidRequest` when the dtype of the value differs.
