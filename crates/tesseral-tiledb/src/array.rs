@@ -25,6 +25,7 @@ use crate::model::StoredSchema;
 use crate::outline::Outline;
 use crate::padded_tile::PaddedTile;
 use crate::portion::FragmentBox;
+use crate::scatter::CellRun;
 use crate::wire::chunk_table::ChunkTable;
 
 /// Maximum size in bytes of digest blocks that are read for the chunk lengths in them; tiles with larger blocks are read
@@ -88,13 +89,23 @@ impl TileDbArray {
 
     /// Returns the fragment and tile of a chunk.
     pub(crate) fn locate(&self, id: u64) -> Result<(&Fragment, u64)> {
+        let unknown = || Error::invalid(format!("unknown chunk {id}"));
         let fragments = self.fragments()?;
-        let fragment = usize::try_from(id / MAX_TILES).ok().and_then(|i| fragments.get(i));
-        let tile = id % MAX_TILES;
-        fragment
-            .filter(|f| tile < f.tiles)
-            .map(|f| (f, tile))
-            .ok_or_else(|| Error::invalid(format!("unknown chunk {id}")))
+        let fragment =
+            usize::try_from(id / MAX_TILES).ok().and_then(|i| fragments.get(i)).ok_or_else(unknown)?;
+        let number = id % MAX_TILES;
+        let tile = match &fragment.scattered {
+            Some(scattered) => scattered.run(number).map(|run| run.tile),
+            None => Some(number),
+        };
+        let tile = tile.filter(|tile| *tile < fragment.tiles).ok_or_else(unknown)?;
+        Ok((fragment, tile))
+    }
+
+    /// The run of cells that a chunk of a sparse fragment of a dense array is.
+    pub(crate) fn run(&self, id: u64) -> Option<(&Fragment, &CellRun)> {
+        let fragment = self.fragments().ok()?.get(usize::try_from(id / MAX_TILES).ok()?)?;
+        Some((fragment, fragment.scattered.as_ref()?.run(id % MAX_TILES)?))
     }
 
     /// Returns the slot of a field in a fragment's own schema; `None` if it was added later.
@@ -159,6 +170,9 @@ impl TileDbArray {
     ) -> Result<Option<SmallVec<[Part; 1]>>> {
         let Column::Field(field) = column else { return Ok(None) };
         let (fragment, tile) = self.locate(chunk.id)?;
+        if fragment.scattered.is_some() {
+            return Ok(None);
+        }
         let chains = self.slot(fragment, field)?.and_then(|slot| fragment.chains(slot));
         let Some(chains) = chains.filter(|chains| !chains.var) else { return Ok(None) };
         let held_whole = fragment.digest_block().is_some_and(|block| block > LARGE_BLOCK);
@@ -314,7 +328,8 @@ impl ArraySource for TileDbArray {
         let (fragment, tile) = self.locate(chunk.id).ok()?;
         let Column::Field(field) = part.column else { return None };
         let chains = fragment.chains(self.slot(fragment, field).ok()??)?;
-        if chains.var || chains.nullable || self.cut(fragment, tile).is_some() {
+        if chains.var || chains.nullable || fragment.scattered.is_some() || self.cut(fragment, tile).is_some()
+        {
             return None;
         }
         let bytes = |n: u64| usize::try_from(n).ok()?.checked_mul(chains.cell);

@@ -113,6 +113,9 @@ pub(crate) fn decode(
     out: ColumnMut<'_>,
     scratch: &mut Scratch,
 ) -> Result<()> {
+    if let Some((fragment, run)) = array.run(chunk.id) {
+        return crate::scatter::decode(array, fragment, run, chunk, column, parts, &cells, out, scratch);
+    }
     let (fragment, tile) = array.locate(chunk.id)?;
     if let Some(frame) = array.cut(fragment, tile) {
         return decode_cut(array, chunk, column, parts, &cells, out, &frame, scratch);
@@ -189,7 +192,7 @@ fn decode_cut(
 
 /// Decodes one column of a tile without clipping.
 #[allow(clippy::too_many_arguments)]
-fn decode_tile(
+pub(crate) fn decode_tile(
     array: &TileDbArray,
     fragment: &Fragment,
     tile: u64,

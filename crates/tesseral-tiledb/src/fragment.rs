@@ -12,6 +12,7 @@ use crate::directory::FragmentEntry;
 use crate::geometry::{FragmentExtent, Geometry};
 use crate::metadata_loader::{MetadataLoader, join};
 use crate::model::{FieldChains, StoredSchema};
+use crate::scatter::ScatteredCells;
 use crate::wire::digest_table::{self, DigestTable, FileRow, block_count};
 use crate::wire::footer::{Footer, List, implied_len, schema_name};
 use crate::wire::name::carries_digest;
@@ -37,6 +38,8 @@ pub(crate) struct Fragment {
     pub footer: Footer,
     /// Placement of a dense fragment; `None` if it has no cells.
     pub placement: Option<FragmentExtent>,
+    /// The cells of a sparse fragment of a dense array.
+    pub scattered: Option<ScatteredCells>,
     /// Number of tiles.
     pub tiles: u64,
     /// Index of its first object.
@@ -279,19 +282,18 @@ impl Fragment {
             let detail = format!("version {} of an array of version {}", footer.version, schema.wire.version);
             return Err(Error::corrupt("the footer", &described, footer_at, detail));
         }
-        if footer.is_zipped() && !footer.dense && !schema.wire.sparse {
-            return Err(Error::unsupported(format!(
-                "the sparse fragment {} of a dense TileDB array",
-                entry.name
-            )));
-        }
-        if footer.dense == schema.wire.sparse {
+        let scattered = footer.is_zipped() && !footer.dense && !schema.wire.sparse;
+        if footer.dense == schema.wire.sparse && !scattered {
             let detail = "fragment and array differ in being dense or sparse";
             return Err(Error::corrupt("the footer", &described, footer_at, detail));
         }
         let placement = match (&footer.domain, geometry) {
             (Some(domain), Some(geometry)) => Some(geometry.locate_fragment(domain, &described)?),
             _ => None,
+        };
+        let (placement, scattered) = match placement {
+            Some(around) if scattered => (None, Some(ScatteredCells::new(around.region))),
+            other => (other, None),
         };
         let tiles = match (&placement, footer.dense) {
             (Some(placement), _) => placement.tiles,
@@ -312,6 +314,7 @@ impl Fragment {
             entry,
             schema,
             placement,
+            scattered,
             tiles,
             objects: 0,
             footer_len: bytes.len() as u64,
@@ -709,9 +712,9 @@ impl Fragment {
     /// Number of cells in a tile.
     pub(crate) fn cells(&self, tile: u64, geometry: Option<&Geometry>) -> u64 {
         match geometry {
-            Some(geometry) => geometry.cells,
-            None if tile + 1 == self.tiles => self.footer.last_tile_cells,
-            None => self.schema.wire.capacity,
+            Some(geometry) if self.scattered.is_none() => geometry.cells,
+            _ if tile + 1 == self.tiles => self.footer.last_tile_cells,
+            _ => self.schema.wire.capacity,
         }
     }
 

@@ -165,6 +165,18 @@ impl Geometry {
         Ok(FragmentExtent { region: Region::new(bounds), first, counts, tiles })
     }
 
+    /// The position of a cell whose coordinates are at an index of columns; `None` outside the array.
+    pub(crate) fn position(&self, columns: &[Vec<u8>], cell: u64) -> Option<Coords> {
+        let mut at = Coords::new();
+        for (axis, column) in self.axes.iter().zip(columns) {
+            let size = axis.datatype.size();
+            let start = usize::try_from(cell).ok()?.checked_mul(size)?;
+            let coordinate = integer(axis.datatype, column.get(start..start.checked_add(size)?)?)?;
+            at.push(u64::try_from(coordinate - axis.origin).ok().filter(|at| *at < axis.count)?);
+        }
+        Some(at)
+    }
+
     /// Converts a region to coordinates.
     pub(crate) fn ranges(&self, region: &Region) -> Result<Vec<StoredRange>> {
         let axis_range = |(axis, &(start, end)): (&DomainAxis, &(u64, u64))| {

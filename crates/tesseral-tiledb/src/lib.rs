@@ -43,6 +43,7 @@ mod plan;
 mod portion;
 mod repair;
 mod salvage;
+mod scatter;
 mod sparse;
 mod stats;
 mod versions;

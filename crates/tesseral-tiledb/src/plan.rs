@@ -36,24 +36,23 @@ pub(crate) fn plan(array: &TileDbArray, reader: &MetadataLoader, request: &Reque
     let fragments = array.fragments.get(reader)?;
     let covers = |f: &Fragment| f.placement.as_ref().is_some_and(|p| p.region.contains(&bounds));
     let lowest = fragments.iter().rposition(covers);
-    let boxes = BoxIndex::new(
-        fragments
-            .iter()
-            .enumerate()
-            .skip(lowest.unwrap_or(0))
-            .filter_map(|(layer, f)| Some((layer, &f.placement.as_ref()?.region))),
-    );
+    let boxes =
+        BoxIndex::new(fragments.iter().enumerate().skip(lowest.unwrap_or(0)).filter_map(|(layer, f)| {
+            let scattered = || f.scattered.as_ref().map(|scattered| &scattered.bounds);
+            Some((layer, f.placement.as_ref().map(|p| &p.region).or_else(scattered)?))
+        }));
     let mut chunks = Vec::new();
     let mut contributing = 0_u32;
     let mut touched_chunks = 0_u64;
     let mut waiting = false;
     for (layer, fragment) in fragments.iter().enumerate().skip(lowest.unwrap_or(0)) {
-        let Some(placement) = &fragment.placement else { continue };
-        let Some((part, _)) = selection.clip(&placement.region) else { continue };
+        let around = match (&fragment.placement, &fragment.scattered) {
+            (Some(placement), _) => &placement.region,
+            (None, Some(scattered)) => &scattered.bounds,
+            (None, None) => continue,
+        };
+        let Some((part, _)) = selection.clip(around) else { continue };
         contributing += 1;
-        let touched = geometry.touched(&part)?;
-        touched_chunks = touched_chunks.saturating_add(touched.remaining());
-        reader.limits.check_plan(touched_chunks)?;
         let columns = request.columns.iter().map(|&column| match column {
             Column::Field(field) => Ok((column, array.slot(fragment, field)?)),
             _ => Err(Error::internal("a request for coordinates")),
@@ -67,6 +66,17 @@ pub(crate) fn plan(array: &TileDbArray, reader: &MetadataLoader, request: &Reque
         if waiting {
             continue;
         }
+        if let Some(scattered) = &fragment.scattered {
+            let planned = (layer, fragment);
+            let found =
+                crate::scatter::plan(array, reader, planned, scattered, selection, &columns, &mut chunks);
+            waiting |= Rounds::later(found)?.is_none();
+            continue;
+        }
+        let Some(placement) = &fragment.placement else { continue };
+        let touched = geometry.touched(&part)?;
+        touched_chunks = touched_chunks.saturating_add(touched.remaining());
+        reader.limits.check_plan(touched_chunks)?;
         for coords in touched {
             let outside = || Error::invalid(format!("unknown tile {coords:?}"));
             let number = geometry.number(placement, &coords).ok_or_else(outside)?;

@@ -25,7 +25,7 @@ use crate::wire::pipeline::FilterPipeline;
 pub(crate) fn stats(array: &TileDbArray, chunk: &PlannedChunk, column: Column) -> ChunkStats {
     let unknown = ChunkStats::unknown(chunk.cells);
     let Ok((fragment, tile)) = array.locate(chunk.id) else { return unknown };
-    if array.cut(fragment, tile).is_some() {
+    if fragment.scattered.is_some() || array.cut(fragment, tile).is_some() {
         return unknown;
     }
     let field = match column {
