@@ -4,6 +4,7 @@ import json
 import subprocess
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import tensogram
 import tiledb
@@ -275,3 +276,28 @@ def test_diff_compares_declarations_and_types_of_attributes(tmp_path, form):
     what = {n["what"] for n in tet_json("diff", plain, missing, code=1)["metadata"]}
     assert what == {"attribute _FillValue", "missing values"}
     assert json.loads(tet("diff", plain, same, "--json"))["same"] is True
+
+
+def test_missing_cells_are_equal_in_whatever_way_they_are_missing(tmp_path):
+    """Unwritten, null, and declared; a value is never equal to a missing cell, also where the stored bits are."""
+    gaps = fragments(tmp_path / "gaps", [(0, 2), (7, 9)], nullable=True)
+    whole = fragments(tmp_path / "whole", [(0, 10)], nullable=True)
+    with tiledb.open(str(whole), "w", timestamp=20) as array:
+        array[:] = pa.array(np.arange(10, dtype="i4"), mask=np.array([0, 0, 1, 1, 1, 1, 1, 0, 0, 1], bool))
+    tet("diff", gaps, whole)
+    filled = fragments(tmp_path / "filled", [(0, 10)], nullable=True)
+    found = tet_json("diff", gaps, filled, code=1)["values"]
+    assert [(v["differing"], v["first"]["left"], v["first"]["right"]) for v in found] == [(6, None, "2")]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_diff_of_declared_missing_values(tmp_path, form):
+    folders = [tmp_path / name for name in "ab"]
+    for folder in folders:
+        folder.mkdir()
+    left = declared(folders[0], np.array([1, -9, -8, 4], "i4"), form, missing_value=(-9, -8))
+    right = declared(folders[1], np.array([1, -8, -9, 5], "i4"), form, missing_value=(-9, -8))
+    [found] = tet_json("diff", left, right, code=1)["values"]
+    assert (found["differing"], found["first"]["position"], found["max_abs_error"]) == (1, [3], 1.0)
+    [found] = tet_json("diff", left, right, "--stored", code=1)["values"]
+    assert (found["differing"], found["first"]["position"]) == (3, [1])

@@ -251,6 +251,7 @@ fn amount(arrays: &[ConvertedArray]) -> String {
         (true, false) => text::size(bytes),
         (true, true) => format!("{} and {}", text::size(bytes), listed.unwrap_or_else(|| "cells".to_owned())),
         (false, true) => listed.unwrap_or_else(|| "cells".to_owned()),
+        _ if arrays.is_empty() => "attributes".to_owned(),
         (false, false) => {
             let rows = arrays.first().and_then(|a| a.shape.first().copied().flatten());
             text::count(rows.unwrap_or(0), "row")

@@ -33,6 +33,10 @@ pub(crate) struct Arguments {
     /// Compare structure and metadata only
     #[arg(long)]
     metadata_only: bool,
+    /// Compare missing cells as they are stored: nulls, unwritten cells and declared missing values then differ. Without it, missing
+    /// cells are equal
+    #[arg(long)]
+    stored: bool,
     /// Print nothing; use the exit code
     #[arg(short, long)]
     quiet: bool,
@@ -51,6 +55,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     options.max_abs_error = arguments.max_abs_error;
     options.max_rel_error = arguments.max_rel_error;
     options.metadata_only = arguments.metadata_only;
+    options.stored = arguments.stored;
     let found = tesseral::diff(&left, &right, &options)?;
     meter.finish();
     if context.json() {
@@ -112,7 +117,7 @@ fn values_text(values: &ValueDifference, paint: TerminalStyle) -> String {
     let side = |text: &Option<String>, which: Side| match text {
         Some(text) => escape(text).into_owned(),
         None if first.only.is_some_and(|only| only != which) => "no cell".to_owned(),
-        None => "null".to_owned(),
+        None => "missing".to_owned(),
     };
     let (only_left, only_right) = (values.only_left, values.only_right);
     let alone = match only_left + only_right {

@@ -2,12 +2,16 @@
 
 mod sparse;
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use tesseral_core::dtype::Class;
 use tesseral_core::{Attributes, ChunkGrid, DType, Dimension, Field, Result, Selection, Value};
 use tesseral_engine::kernel::compare::{Comparison, Tolerance};
-use tesseral_engine::{Cells, Options, Work, check_held, check_pair, read_bits, read_column, work_space};
+use tesseral_engine::{
+    Cells, Options, Work, check_held, check_pair, column_validity, has_gaps, read_bits, read_column,
+    work_space,
+};
 
 use crate::convert::{compare_columns, default_memory, grown, position};
 use tesseral_dataset::variable::{Variable, VariableNames, plain_name};
@@ -26,6 +30,9 @@ pub struct DiffOptions {
     pub max_rel_error: Option<f64>,
     /// Do not compare cells.
     pub metadata_only: bool,
+    /// Compare cells as they are stored: nulls, unwritten cells and declared missing values differ from one another. Otherwise missing
+    /// cells are equal, in whatever way they are missing.
+    pub stored: bool,
     /// Threads, memory, cancellation and progress.
     pub execution: Options,
 }
@@ -62,6 +69,13 @@ impl DiffOptions {
     #[must_use]
     pub fn metadata_only(mut self) -> Self {
         self.metadata_only = true;
+        self
+    }
+
+    /// Compares cells as they are stored, missing ones too.
+    #[must_use]
+    pub fn stored(mut self) -> Self {
+        self.stored = true;
         self
     }
 
@@ -127,9 +141,9 @@ pub struct FirstDifference {
     pub position: Vec<u64>,
     /// Coordinates in a sparse array; empty for dense arrays.
     pub coordinates: Vec<String>,
-    /// Left value; `None` for a null or a missing cell.
+    /// Left value; `None` for a missing cell.
     pub left: Option<String>,
-    /// Right value; `None` for a null or a missing cell.
+    /// Right value; `None` for a missing cell.
     pub right: Option<String>,
     /// The only side that has the cell.
     pub only: Option<Side>,
@@ -150,8 +164,8 @@ impl Difference {
     }
 }
 
-/// Compares two containers of any format. Does not compare the layout (chunks, codecs, fields of one array or several) and the
-/// history.
+/// Compares two containers of any format. Cells are equal if both are missing, or if neither is and their bits are equal. Does not
+/// compare the layout (chunks, codecs, fields of one array or several) and the history.
 ///
 /// # Errors
 /// Errors of reading.
@@ -320,7 +334,8 @@ fn values(a: &Variable, b: &Variable, options: &DiffOptions) -> Result<ValueDiff
     let (fields, selection) = ([&a.array, &b.array].map(compared), a.array.all()?);
     let field = &fields[0];
     let shape = selection.shape();
-    let cell = field.cell_size().map_or(32, |n| n as u64) + u64::from(field.nullable);
+    // Of each cell its bytes, and whether it is missing.
+    let cell = field.cell_size().map_or(32, |n| n as u64) + 1;
     let memory = options.execution.memory.unwrap_or_else(default_memory);
     let chunk = a.array.schema().chunk_shape.clone().unwrap_or_else(|| shape.clone());
     for array in [&a.array, &b.array] {
@@ -336,11 +351,23 @@ fn values(a: &Variable, b: &Variable, options: &DiffOptions) -> Result<ValueDiff
     let mut comparison = Comparison::default();
     let mut first = None;
     let mut pair = [Cells::for_field(field), Cells::for_field(&fields[1])];
+    let gaps = |array: &Array| -> Result<bool> {
+        Ok(!options.stored && has_gaps(array.handle(), &array.request(&selection))?)
+    };
+    let gaps: [bool; 2] = [gaps(&a.array)?, gaps(&b.array)?];
+    let declared_alike = declared(field) == declared(&fields[1]);
     for number in 0..blocks.total() {
         options.execution.cancel.check()?;
         let part = Selection::from_region(&blocks.region(&blocks.coords(number)));
         for (array, column) in [&a.array, &b.array].into_iter().zip(&mut pair) {
             load(array, &part, column, &options.execution)?;
+        }
+        if !options.stored && !(declared_alike && gaps == [false; 2] && pair[0] == pair[1]) {
+            for (((array, field), column), gaps) in
+                [&a.array, &b.array].into_iter().zip(&fields).zip(&mut pair).zip(gaps)
+            {
+                mark_missing(array, field, &part, column, gaps)?;
+            }
         }
         let [left, right] = &pair;
         let mut one =
@@ -383,6 +410,10 @@ fn compared(array: &Array) -> Field {
 
 fn load(array: &Array, part: &Selection, column: &mut Cells, options: &Options) -> Result<()> {
     let count = part.cells().and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+    if !array.selected_field().nullable {
+        // Marks of the part before.
+        *column = std::mem::take(column).without_validity();
+    }
     column.reset(count)?;
     let options = options.clone().without_progress();
     if array.selected_field().dtype.class() == Class::Bits {
@@ -390,6 +421,22 @@ fn load(array: &Array, part: &Selection, column: &mut Cells, options: &Options) 
         return Ok(());
     }
     read_column(array.handle(), &array.request(part), column, &options).map_err(|e| e.in_array(array.name()))
+}
+
+/// Marks missing cells as null; `gaps` if some cells of the array are unwritten.
+fn mark_missing(
+    array: &Array,
+    field: &Field,
+    part: &Selection,
+    column: &mut Cells,
+    gaps: bool,
+) -> Result<()> {
+    let written = if gaps { tesseral_engine::gaps(array.handle(), &array.request(part))? } else { None };
+    let validity = column_validity(field, column, written.as_deref()).map(Cow::into_owned);
+    if let Some(validity) = validity {
+        *column = std::mem::take(column).with_validity(validity)?;
+    }
+    Ok(())
 }
 
 /// Formats a cell; with its bits for NaN.

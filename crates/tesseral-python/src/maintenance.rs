@@ -187,6 +187,7 @@ pub fn diff(
     arrays: Vec<String>,
     max_abs_error: Option<f64>,
     max_rel_error: Option<f64>,
+    stored: bool,
 ) -> PyResult<(
     bool,
     Vec<(Option<String>, String, Option<String>, Option<String>)>,
@@ -200,6 +201,7 @@ pub fn diff(
         comparison.arrays = arrays;
         comparison.max_abs_error = max_abs_error;
         comparison.max_rel_error = max_rel_error;
+        comparison.stored = stored;
         tesseral::diff(&left, &right, &comparison)
     })?;
     let same = found.is_same();

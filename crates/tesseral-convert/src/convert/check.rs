@@ -116,18 +116,24 @@ pub(crate) fn compare_rows(
         out.add(field.dtype, size, a, b, 0, tolerance);
         return;
     }
-    for n in 0..a.len().max(b.len()) {
+    let valid = |n: usize| left.is_valid(a.start + n) && right.is_valid(b.start + n);
+    let (common, mut n) = (a.len().min(b.len()), 0);
+    while n < common {
         let (i, j) = (a.start + n, b.start + n);
-        if i >= a.end || j >= b.end || left.is_valid(i) != right.is_valid(j) {
-            out.note(n as u64);
-        } else if left.is_valid(i) && left.get(i) != right.get(j) {
-            if size > 0 {
-                out.add(field.dtype, size, left.get(i), right.get(j), n as u64, tolerance);
-            } else {
-                out.note(n as u64);
-            }
+        if size > 0 && right.size() == size && valid(n) {
+            // A run of values on both sides.
+            let run = (n..common).take_while(|n| valid(*n)).count();
+            let (values, others) = (i * size..(i + run) * size, j * size..(j + run) * size);
+            out.add(field.dtype, size, &left.data()[values], &right.data()[others], n as u64, tolerance);
+            n += run;
+            continue;
         }
+        if left.is_valid(i) != right.is_valid(j) || (left.is_valid(i) && left.get(i) != right.get(j)) {
+            out.note(n as u64);
+        }
+        n += 1;
     }
+    (common..a.len().max(b.len())).for_each(|n| out.note(n as u64));
 }
 
 /// A block of whole chunks of up to `room` bytes, filling the last dimensions first; a part of a chunk if that is much larger.

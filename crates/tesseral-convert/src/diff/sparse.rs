@@ -25,7 +25,8 @@ pub(super) fn values(
         let named = fields.iter().map(|pair| of.array.column(&other(pair)));
         let columns = (0..).take(dims).map(|d| Ok(tesseral_format::Column::Dim(d))).chain(named);
         let columns = columns.collect::<Result<Vec<_>>>()?;
-        of.array.cells()?.only(&columns).options(execution.clone()).batches()
+        let query = of.array.cells()?.only(&columns).options(execution.clone());
+        if options.stored { query.stored().batches() } else { query.batches() }
     };
     let left = stream(a, |pair| pair.0.array.selected_field().name.clone())?;
     let right = stream(b, |pair| pair.1.array.selected_field().name.clone())?;

@@ -238,11 +238,13 @@ def diff(
     arrays: Sequence[str] = (),
     max_abs_error: float | None = None,
     max_rel_error: float | None = None,
+    stored: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Difference:
-    """Compares two sources of any format: metadata, and cells bit by bit unless a tolerance is given. `storage_options` has settings
-    of the object stores of both."""
+    """Compares two sources of any format: metadata, and cells bit by bit unless a tolerance is given. Missing cells are equal, in
+    whatever way they are missing; with `stored`, nulls, unwritten cells and declared missing values differ. `storage_options` has
+    settings of the object stores of both."""
     sides = located(left, storage_options), located(right, storage_options)
-    same, notes, values = _native.diff(*sides, list(arrays), max_abs_error, max_rel_error)
+    same, notes, values = _native.diff(*sides, list(arrays), max_abs_error, max_rel_error, stored)
     found = [ValueDifference(name, cells, n, None if first is None else tuple(first), most) for name, cells, n, first, most in values]
     return Difference(same, [Note(*note) for note in notes], found)
