@@ -246,6 +246,16 @@ impl Array {
         select::value(self.labeled(|d| d == dim)?.schema(), dim, value)
     }
 
+    /// Returns which of some positions of a dimension have the coordinates nearest to some values; of two at the same distance, that of
+    /// the larger one. The same as `dim=~value` in [`select`](Self::select). Positions from the extent on are those of a cyclic
+    /// dimension [continued](Self::continued) at its start.
+    ///
+    /// # Errors
+    /// `InvalidRequest`, `NotFound`.
+    pub fn nearest(&self, dim: usize, values: &[String], among: Slice) -> Result<Vec<u64>> {
+        select::nearest(self.labeled(|d| d == dim)?.schema(), dim, values, among)
+    }
+
     /// Parses a selection of an array of either kind: positions of a dense one as in [`narrowed`](Self::narrowed), coordinates of a
     /// sparse one.
     ///

@@ -101,6 +101,12 @@ pub(crate) fn value(schema: &ArraySchema, dim: usize, text: &str) -> Result<Slic
     axis(schema, dim, &format!("@{text}"), |axis| axis.value(text))
 }
 
+/// Returns which of some positions of one dimension have the coordinates nearest to some values.
+pub(crate) fn nearest(schema: &ArraySchema, dim: usize, texts: &[String], among: Slice) -> Result<Vec<u64>> {
+    let argument = texts.first().map_or_else(|| "~".to_owned(), |text| format!("~{text}"));
+    axis(schema, dim, &argument, |axis| texts.iter().map(|text| axis.nearest(text, among)).collect())
+}
+
 /// Returns the positions of one dimension whose coordinates satisfy a comparison, as runs.
 pub(crate) fn meeting(schema: &ArraySchema, dim: usize, op: Op, text: &str) -> Result<Vec<Slice>> {
     axis(schema, dim, text, |axis| axis.meeting(op, text))
@@ -221,6 +227,9 @@ fn resolve(dim: &Dimension, extent: u64, argument: &str, wanted: AxisSelector<'_
         }
         AxisSelector::Between(text) => AxisCoordinates::new(dim, extent, argument)?.between(text),
         AxisSelector::Value(text) => AxisCoordinates::new(dim, extent, argument)?.value(text),
-        AxisSelector::Nearest(text) => AxisCoordinates::new(dim, extent, argument)?.nearest(text),
+        AxisSelector::Nearest(text) => {
+            let at = AxisCoordinates::new(dim, extent, argument)?.nearest(text, Slice::new(0, extent))?;
+            Ok(Slice::new(at, at + 1))
+        }
     }
 }

@@ -23,7 +23,7 @@ impl AxisIndex {
     }
 
     /// The positions in ascending order.
-    fn slice(&self) -> Slice {
+    pub(crate) fn slice(&self) -> Slice {
         if self.count == 0 {
             return Slice::new(self.start, self.start);
         }

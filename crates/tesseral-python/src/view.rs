@@ -496,6 +496,13 @@ impl View {
         self.within_cycle(at, self.array.at(at, value).or_raise(py)?).or_raise(py)
     }
 
+    /// Positions of the window with the coordinates nearest to some values.
+    fn nearest(&self, py: Python<'_>, axis: usize, values: Vec<String>) -> PyResult<Vec<u64>> {
+        let (at, _) = self.axis(axis)?;
+        let found = self.array.nearest(at, &values, self.window[at].slice()).or_raise(py)?;
+        Ok(found.into_iter().map(|position| self.within(at, Slice::new(position, position + 1)).0).collect())
+    }
+
     /// Coordinates, decoded size, stored size, codec and offset of each chunk that contains a cell of the window.
     #[allow(clippy::type_complexity)]
     fn chunk_table(&self, py: Python<'_>) -> PyResult<Vec<(Vec<u64>, u64, u64, String, u64)>> {

@@ -127,6 +127,29 @@ def test_text_has_stored_coordinates_and_plots_ascending_ones(source):
     assert (float(axis["first"]), float(axis["last"])) == (-30, 15)
 
 
+def test_the_nearest_coordinate_is_found_around_the_end(source):
+    """As on the command line: longitudes are cyclic, and of two at the same distance the larger one is nearest."""
+    array = tesseral.open(source).variables["plain"]
+    values = [359, -1, -14, -173, 7.4, 7.5, 352.5, 720, 1234.5]
+    places = []
+    for value in values:
+        raw = tet("cat", source, name_of(source, "lon"), f"lon=~{value}", "--raw")
+        places.append(int(np.flatnonzero(np.frombuffer(raw, "f4")[0] == LON)[0]))
+        np.testing.assert_array_equal(array.sel(lon=value, method="nearest")[...], dataset().plain.values[:, places[-1]])
+    assert places[:4] == [0, 0, 23, 12]
+    np.testing.assert_array_equal(array.sel(lon=values, method="nearest"), dataset().plain.values[:, places])
+    np.testing.assert_array_equal(array.sel(lon=np.array(values), method="nearest"), dataset().plain.values[:, places])
+    # Only positions of a window are candidates, also of one that crosses the end.
+    window = array.isel(lon=slice(4, 20, 3))
+    assert window.sel(lon=-1, method="nearest").coords.keys() == {"lat"}
+    np.testing.assert_array_equal(window.sel(lon=-1, method="nearest")[...], dataset().plain.values[:, 4])
+    np.testing.assert_array_equal(window.sel(lon=-20, method="nearest")[...], dataset().plain.values[:, 19])
+    np.testing.assert_array_equal(array.isel(lon=slice(None, None, -1)).sel(lon=31, method="nearest")[...], dataset().plain.values[:, 2])
+    turned = array.sel(lon=slice(-45, 30))
+    np.testing.assert_array_equal(turned.sel(lon=-3, method="nearest")[...], dataset().plain.values[:, 0])
+    np.testing.assert_array_equal(turned.sel(lon=200, method="nearest")[...], dataset().plain.values[:, 21])
+
+
 def json_axes(document):
     if isinstance(document, dict):
         if {"name", "first", "last"} <= document.keys():

@@ -223,8 +223,9 @@ impl<'a> AxisCoordinates<'a> {
         }
     }
 
-    /// Returns the position of the nearest coordinate; of two at the same distance, that of the larger one.
-    pub(super) fn nearest(&self, text: &str) -> Result<Slice> {
+    /// Returns which of some positions has the nearest coordinate; of two at the same distance, that of the larger one. Positions from
+    /// the extent on are those of an axis that continues at its start.
+    pub(super) fn nearest(&self, text: &str, among: Slice) -> Result<u64> {
         if text.is_empty() {
             return Err(self.invalid_selection("missing value after `~`"));
         }
@@ -234,27 +235,29 @@ impl<'a> AxisCoordinates<'a> {
             ));
         }
         let bound = self.bound(text)?;
-        let mut best: Option<(Distance, u64)> = None;
-        if let Some(position) = self.clamped(&bound) {
-            return Ok(Slice::new(position, position + 1));
+        if let Some(position) = self.clamped(&bound, among) {
+            return Ok(position);
         }
-        for position in 0..self.extent {
-            let Some(distance) = self.distance(position, &bound) else { continue };
+        let mut best: Option<(Distance, u64)> = None;
+        for position in (0..among.count()).map(|i| among.start + i * among.step) {
+            let Some(distance) = self.distance(position % self.extent.max(1), &bound) else { continue };
             if best.as_ref().is_none_or(|(least, _)| distance.is_nearer(least)) {
                 best = Some((distance, position));
             }
         }
         let (_, position) = best.ok_or_else(|| self.missing(text))?;
-        Ok(Slice::new(position, position + 1))
+        Ok(position)
     }
 
-    /// The nearest position of a domain, whose coordinates are consecutive.
-    fn clamped(&self, bound: &RangeEnd) -> Option<u64> {
-        let last = self.extent.checked_sub(1).filter(|_| self.is_domain())?;
-        let at = first_where(self.extent, |p| self.side(p, bound).is_some_and(Ordering::is_ge)).min(last);
+    /// The nearest of some positions of a domain, whose coordinates are consecutive.
+    fn clamped(&self, bound: &RangeEnd, among: Slice) -> Option<u64> {
+        let last = among.count().checked_sub(1).filter(|_| self.is_domain() && among.end <= self.extent)?;
+        let position = |i: u64| among.start + i * among.step;
+        let reached = |i: u64| self.side(position(i), bound).is_some_and(Ordering::is_ge);
+        let at = first_where(among.count(), reached).min(last);
         let before = at.saturating_sub(1);
-        let nearer = self.distance(at, bound)?.is_nearer(&self.distance(before, bound)?);
-        Some(if nearer || before == at { at } else { before })
+        let nearer = self.distance(position(at), bound)?.is_nearer(&self.distance(position(before), bound)?);
+        Some(position(if nearer || before == at { at } else { before }))
     }
 
     fn distance(&self, position: u64, bound: &RangeEnd) -> Option<Distance> {

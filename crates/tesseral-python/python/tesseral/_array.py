@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 
 from . import _reduce, _rows
-from ._coords import OF_CONTAINER, Coords, along, as_text
+from ._coords import OF_CONTAINER, Coords, as_text
 from ._errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ class Array(_reduce.Reducible):
         """Returns a smaller array by coordinates along named dimensions: one value, a slice with both ends included, or a list.
 
         A partial date (`"2015-07"` for daily coordinates) selects all coordinates within it. `method="nearest"` selects the nearest
-        coordinate of each value. A slice across the end of a cyclic axis (longitudes from 0 to 359, `slice(-10, 10)`) selects the end
+        coordinate of each value, of two at the same distance the larger one; longitudes are cyclic. A slice across the end of a cyclic axis (longitudes from 0 to 359, `slice(-10, 10)`) selects the end
         followed by the start, with the stored coordinates.
         """
         wanted = {**(indexers or {}), **kwargs}
@@ -336,16 +336,9 @@ class Array(_reduce.Reducible):
         return start if stop - start == 1 else slice(start, stop)
 
     def _nearest(self, axis: int, item: Any) -> Any:
-        coordinates = along(self._view, axis)
-        if coordinates is None:
-            coordinates = np.arange(self.shape[axis])
-        if coordinates.dtype.kind not in "iufMm" or not len(coordinates):
-            raise ValueError("method='nearest' requires numbers or dates")
-        values = np.asarray(item, dtype=coordinates.dtype if coordinates.dtype.kind in "Mm" else None)
-        # As floats, to avoid unsigned wraparound.
-        numbers = coordinates.astype(np.int64 if coordinates.dtype.kind in "Mm" else np.float64)
-        places = [int(np.abs(numbers - v).argmin()) for v in values.astype(numbers.dtype).ravel()]
-        return places[0] if values.ndim == 0 else places
+        several = isinstance(item, (list, tuple)) or (isinstance(item, np.ndarray) and item.ndim > 0)
+        found = self._view.nearest(axis, [as_text(value) for value in (np.ravel(item) if several else [item])])
+        return found if several else found[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         cells = self._view.borrow() if copy is not True and self._view.chunks is not None else None
