@@ -174,3 +174,47 @@ def test_units_that_are_not_known_stay_numbers(tmp_path):
     path = create(tmp_path, "tdb", np.arange(3.0), "months since 2000-01-01", "standard")
     assert [row[0] for row in rows("cat", path, "v")] == ["0.0", "1.0", "2.0"]
     assert [row[1] for row in rows("cat", path, "v", "time=1..2")] == ["1", "2"]
+
+
+@pytest.mark.parametrize("dtype", ["i4", "f8"])
+@pytest.mark.parametrize("calendar, form", list(zip(CALENDARS, FORMATS * 2)))
+def test_statistics_of_times_are_times(tmp_path, calendar, form, dtype):
+    """Minimum, maximum, mean, median and quantiles are times, the deviation is a length of time, a sum is not defined."""
+    numbers = np.array([3, 10, 11, 40, 100], dtype)
+    units = "days since 2000-01-28"
+    source = create(tmp_path, form, numbers, units, calendar)
+    at = lambda number: shown(cftime.num2date(number, units, calendar))  # noqa: E731
+    arrays = tet_json("info", source)["arrays"]
+    array = next(a["name"] for a in arrays if "time" in (a["name"], a["variable"]))
+    found = tet_json("stat", source, array)
+    assert [found[key] for key in ("min", "max", "mean")] == [at(3), at(100), at(32.8)]
+    length, unit = found["std"].split()
+    assert (float(length), unit) == (pytest.approx(numbers.std()), "days")
+    assert (found["sum"], found["not_defined"]) == (None, ["sum"])
+    row = tet("stat", source, array).decode().splitlines()[-1]
+    assert at(32.8) in row and row.endswith("not defined")
+    [asked] = tet_json("stat", source, array, "--median", "--mean", "--quantile", "0.125", "--std", "--count")["rows"]
+    assert (asked["median"], asked["mean"], asked["quantile_0.125"], asked["count"]) == (at(11), at(32.8), at(6.5), 5)
+    assert asked["std"] == found["std"]
+    edges = tet_json("stat", source, array, "--histogram", "2,0,100")["histogram_edges"]
+    assert edges == [at(0), at(50), at(100)]
+    for undefined in ("--sum", "--var", "--product"):
+        tet("stat", source, array, undefined, code=2)
+    stored = tet_json("stat", source, array, "--stored")
+    assert (stored["min"], stored["mean"], stored["sum"]) == (3, 32.8, 164)
+
+
+def test_statistics_of_dates_are_exact(tmp_path):
+    """Beyond the integers that a double holds, and in units that the mean does not have."""
+    for unit, counts, mean in (
+        ("ns", [1_600_000_000_000_000_001, 1_600_000_000_000_000_002, 1_600_000_000_000_000_003], "2020-09-13T12:26:40.000000002"),
+        ("D", [0, 1], "1970-01-01T12"),
+        ("s", [0, 1, 1], "1970-01-01T00:00:00.666667"),
+        ("M", [0, 2], "1970-02"),
+    ):
+        path = tmp_path / unit
+        dates = np.array(counts, f"M8[{unit}]")
+        tiledb.from_numpy(str(path), dates).close()
+        found = tet_json("stat", path)
+        assert (found["min"], found["max"], found["mean"], found["sum"]) == (str(dates[0]), str(dates[-1]), mean, None)
+        assert tet_json("stat", path, "--mean")["rows"][0]["mean"] == mean

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tesseral::{Array, Column, Container, DType, Error, Field, Selection};
+use tesseral_core::calendar::TimeScale;
 use tesseral_display::dim_field;
 
 use crate::error::CliResult;
@@ -83,6 +84,11 @@ pub(crate) struct ValuesArgument {
 }
 
 impl ValuesArgument {
+    /// How cells count time, if they are shown as times.
+    pub(crate) fn times(&self, field: &Field) -> Option<TimeScale> {
+        TimeScale::of_values(field, self.stored)
+    }
+
     /// The container, with physical values unless stored ones are asked for.
     pub(crate) fn apply_to(self, container: Container) -> Container {
         if self.stored { container } else { container.physical() }

@@ -8,6 +8,7 @@ use clap::Args;
 use serde_json::{Map, Value as Json, json};
 use tesseral::{Error, ErrorKind, Result, StatSet, Summary};
 use tesseral_core::Sum;
+use tesseral_core::calendar::TimeScale;
 use tesseral_engine::{Summarized, fold};
 
 use crate::cells_argument::{CellsArgument, ResolvedCells, report_packing};
@@ -17,7 +18,7 @@ use crate::output::{self, JsonRows, OutputStream, TABLE, put_tables};
 use crate::progress::Meter;
 use crate::terminal_style::TerminalStyle;
 use tesseral_display::coordinate;
-use tesseral_display::json;
+use tesseral_display::statistic::{self, NOT_DEFINED};
 
 /// Arguments of `tet stat`.
 /// Bytes that the text of one row takes before it is printed.
@@ -51,7 +52,8 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
         let target = arguments.subject.resolve(&container)?;
         report_packing(&target.array);
         let (by, condition) = (arguments.by.as_deref(), arguments.condition.as_deref());
-        let code = axes::run(context, &arguments.along, &container, &target, by, condition);
+        let times = arguments.subject.values.times(&target.field);
+        let code = axes::run(context, &arguments.along, &container, &target, times, by, condition);
         meter.finish();
         return code;
     }
@@ -66,7 +68,8 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
             (condition, _) => rows_found(&target, dim, wanted, condition.as_deref())?,
         };
         meter.finish();
-        return report_by(context, &target, dim, &rows);
+        let times = arguments.subject.values.times(&target.field);
+        return report_by(context, &target, times, dim, &rows);
     }
     let mut sheet = Sheet::new(context);
     let mut work = tesseral_engine::Work::default();
@@ -83,11 +86,12 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
             let query = target.array.cells()?.target(target.cells.clone()).only(&[target.column()]);
             work.add_statistics(target.array.handle(), &query.request())?;
         }
+        let times = arguments.subject.values.times(&target.field);
         match row {
-            Ok(row) => sheet.push(&target, Ok(&row), several),
+            Ok(row) => sheet.push(&target, times, Ok(&row), several),
             // An array of text does not hide other arrays.
             Err(error) if several && matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
-                sheet.push(&target, Err(&error), several)
+                sheet.push(&target, times, Err(&error), several)
             }
             Err(error) => Err(error.into()),
         }
@@ -268,6 +272,7 @@ impl Sheet {
     fn push(
         &mut self,
         target: &ResolvedCells,
+        times: Option<TimeScale>,
         row: Result<&Summarized, &Error>,
         several: bool,
     ) -> CliResult<()> {
@@ -275,7 +280,7 @@ impl Sheet {
             Self::Json { document, rows } => {
                 let mut summarize_position = head(target);
                 match row {
-                    Ok(row) => summarize_position.extend(json::summary(row)),
+                    Ok(row) => summarize_position.extend(statistic::summary(times.as_ref(), row)),
                     Err(error) => summarize_position.extend([("error".to_owned(), json!(error.to_string()))]),
                 }
                 if !several {
@@ -293,7 +298,7 @@ impl Sheet {
                 let (name, array) = (variable(target), target.array.name());
                 let object = if target.array.variable_name() == array { "" } else { array };
                 let mut cells = match row {
-                    Ok(row) => text_row(name, row),
+                    Ok(row) => text_row(name, times, row),
                     Err(error) => vec![name, error.to_string()],
                 };
                 cells.insert(1, object.to_owned());
@@ -336,7 +341,13 @@ fn table(output: &mut Option<OutputStream>, rows: &mut Vec<Vec<String>>) -> CliR
     output.put(TerminalStyle::stdout().table(&columns, rows.drain(..)).as_bytes())
 }
 
-fn report_by(context: &Context, target: &ResolvedCells, dim: &str, rows: &[StatRow]) -> CliResult {
+fn report_by(
+    context: &Context,
+    target: &ResolvedCells,
+    times: Option<TimeScale>,
+    dim: &str,
+    rows: &[StatRow],
+) -> CliResult {
     if context.json() {
         let mut document = schema();
         document.extend(head(target));
@@ -346,14 +357,14 @@ fn report_by(context: &Context, target: &ResolvedCells, dim: &str, rows: &[StatR
             let mut summarize_position = Map::new();
             summarize_position.insert("position".into(), json!(row.position));
             summarize_position.insert("coordinate".into(), json!(row.coordinate));
-            summarize_position.extend(json::summary(&row.summarized));
+            summarize_position.extend(statistic::summary(times.as_ref(), &row.summarized));
             list.push(&Json::Object(summarize_position))?;
         }
         list.finish(&Map::new())?;
         return Ok(exit::OK);
     }
     let mut output = OutputStream::stdout()?;
-    let shown = rows.iter().map(|row| text_row(row.coordinate.clone(), &row.summarized));
+    let shown = rows.iter().map(|row| text_row(row.coordinate.clone(), times, &row.summarized));
     put_tables(&mut output, &columns(dim), shown)?;
     output.finish()?;
     Ok(exit::OK)
@@ -364,7 +375,10 @@ fn columns(first: &str) -> Vec<&str> {
     std::iter::once(first).chain(numbers).collect()
 }
 
-fn text_row(first: String, summarized: &Summarized) -> Vec<String> {
+fn text_row(first: String, times: Option<TimeScale>, summarized: &Summarized) -> Vec<String> {
+    if times.is_some() {
+        return row_of_times(first, &statistic::summary(times.as_ref(), summarized));
+    }
     let summary = &summarized.summary;
     let none = || "-".to_owned();
     let float = |v: Option<f64>| v.map_or_else(none, |v| shown(&Sum::Float(v)));
@@ -380,6 +394,21 @@ fn text_row(first: String, summarized: &Summarized) -> Vec<String> {
         float(summary.std()),
         summary.sum().map_or_else(none, |sum| shown(&sum)),
     ]
+}
+
+/// The numbers of a summary of times, as JSON has them.
+fn row_of_times(first: String, summary: &Map<String, Json>) -> Vec<String> {
+    let undefined = |name: &str| match &summary["not_defined"] {
+        Json::Array(names) => names.iter().any(|known| known == name),
+        _ => false,
+    };
+    let cell = |heading: &str| match summary.get(heading.trim_start_matches('>')) {
+        _ if undefined(heading.trim_start_matches('>')) => NOT_DEFINED.to_owned(),
+        Some(Json::String(text)) => text.clone(),
+        None | Some(Json::Null) => "-".to_owned(),
+        Some(number) => number.to_string(),
+    };
+    std::iter::once(first).chain(columns("").into_iter().skip(1).map(cell)).collect()
 }
 
 fn shown(sum: &Sum) -> String {

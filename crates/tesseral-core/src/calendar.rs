@@ -13,6 +13,7 @@
 //! | `360_day` | twelve months of 30 days |
 
 mod part;
+mod scale;
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,6 +26,7 @@ use crate::packing::packing;
 use crate::{ArraySchema, CellLen, Error, Field, Result, Scalar, Value, time};
 
 pub use part::TimePart;
+pub use scale::{TimeCount, TimeScale};
 
 /// A calendar of the CF conventions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -331,13 +333,7 @@ impl TimeUnits {
     }
 
     fn instant_of_float(&self, count: f64) -> Option<i128> {
-        if !count.is_finite() || count.abs() > 1e18 {
-            return None;
-        }
-        // The whole part exactly; what is left is below one unit.
-        let whole = (count.trunc() as i128).checked_mul(self.unit)?;
-        let rest = (count.fract() * self.unit as f64).round() as i128;
-        whole.checked_add(rest)?.checked_add(self.reference)
+        TimeCount::Float(count).parts(self.unit)?.checked_add(self.reference)
     }
 
     fn civil(&self, micros: i128) -> Option<CivilTime> {

@@ -1,7 +1,7 @@
 //! Conversion of values to JSON without rounding or loss.
 
 use serde_json::{Map, Value as Json, json};
-use tesseral::{Attributes, CellLen, DType, Field, Finding, Scalar, Summarized, TimeUnit, Value, Version};
+use tesseral::{Attributes, CellLen, DType, Field, Finding, Scalar, TimeUnit, Value, Version};
 use tesseral_core::dtype::Class;
 use tesseral_core::schema::Labels;
 use tesseral_core::{Sum, scalar};
@@ -152,33 +152,6 @@ pub fn finding(finding: &Finding) -> Json {
     ];
     out.extend(places.into_iter().filter_map(|(name, place)| Some((name.to_owned(), place?))));
     Json::Object(out)
-}
-
-const NUMBERS: [&str; 9] = ["count", "nulls", "nan", "inf", "min", "max", "mean", "std", "sum"];
-
-/// The numbers of a summary, in the order of [`NUMBERS`].
-fn numbers(summarized: &Summarized) -> [Json; 9] {
-    let summary = &summarized.summary;
-    let count = |n: u64| integer(n.into());
-    let float = |v: Option<f64>| v.map_or(Json::Null, float);
-    [
-        count(summary.count()),
-        count(summary.nulls()),
-        count(summary.nans()),
-        summary.infinities().map_or(Json::Null, count),
-        summary.min().as_ref().map_or(Json::Null, scalar),
-        summary.max().as_ref().map_or(Json::Null, scalar),
-        float(summary.mean()),
-        float(summary.std()),
-        summary.sum().map_or(Json::Null, sum),
-    ]
-}
-
-/// Numbers of a summary by name, as in `tet stat --json`.
-pub fn summary(summarized: &Summarized) -> Map<String, Json> {
-    let named = NUMBERS.iter().map(|name| (*name).to_owned()).zip(numbers(summarized));
-    let source = ("from_statistics".to_owned(), json!(summarized.from_statistics));
-    named.chain([source]).collect()
 }
 
 /// Formats milliseconds since 1970 as a date.

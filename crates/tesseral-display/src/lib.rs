@@ -4,6 +4,7 @@
 pub mod document;
 pub mod json;
 pub mod picture;
+pub mod statistic;
 pub mod text;
 
 mod cell;

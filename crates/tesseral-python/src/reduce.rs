@@ -6,9 +6,11 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
-use tesseral::fold::{Answer, Answers, BinRange, Finish, Histogram, Job, Number, Results, Statistic};
-use tesseral::{Array, Asked, CellLen, DType, Options, Rolling, Scalar, TimeGroups};
-use tesseral_core::calendar::TimePart;
+use tesseral::fold::{
+    Answer, Answers, BinRange, Finish, Histogram, Job, Number, OfTimes, Results, Statistic,
+};
+use tesseral::{Array, Asked, CellLen, DType, Options, Rolling, Scalar, TimeGroups, TimeUnit};
+use tesseral_core::calendar::{TimePart, TimeScale};
 use tesseral_core::dtype::Class;
 
 use crate::error::OrRaise;
@@ -70,7 +72,8 @@ impl ReduceInput {
         let open = view.open_axes();
         let axis = |number: usize| open.get(number).copied().unwrap_or(usize::MAX);
         let selection = index::selection(&view.window, &view.shape)?;
-        let finish = Finish { ddof: self.ddof, skip_nan: self.skipna };
+        let quotients = matches!(view.field().dtype, DType::DateTime(_));
+        let finish = Finish { ddof: self.ddof, skip_nan: self.skipna, quotients };
         let mut asked =
             array.reduction(statistics)?.select(selection).finish(finish).options(options.clone());
         asked = asked.sketch(self.sketch);
@@ -129,8 +132,12 @@ impl ReduceInput {
             );
             let sensible = match field.dtype.class() {
                 Class::Time => {
-                    let point = matches!(field.dtype, DType::DateTime(_));
-                    cells || (*statistic == Statistic::Sum && !point)
+                    let of_dates = matches!(statistic.of_times(), OfTimes::Time | OfTimes::Duration);
+                    let edges = matches!(statistic, Statistic::Histogram(_));
+                    match field.dtype {
+                        DType::DateTime(_) => cells || (of_dates && !edges),
+                        _ => cells || *statistic == Statistic::Sum,
+                    }
                 }
                 Class::Complex | Class::Bits | Class::Text => false,
                 _ => true,
@@ -311,6 +318,7 @@ fn shaped<'py>(
     weighted: bool,
     element: DType,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let dates = if let DType::DateTime(unit) = element { Some(unit) } else { None };
     let array = match statistic {
         Statistic::Histogram(histogram) => return counts(py, answers, shape, histogram.bins),
         Statistic::Min | Statistic::Max | Statistic::First | Statistic::Last | Statistic::Mode => {
@@ -336,7 +344,10 @@ fn shaped<'py>(
         {
             integers(py, answers, shape, element)?
         }
-        _ => floats(py, answers, shape)?,
+        _ => match dates {
+            Some(unit) => times(py, answers, shape, unit, statistic.of_times() == OfTimes::Duration)?,
+            None => floats(py, answers, shape)?,
+        },
     };
     if shape.is_empty() { array.get_item(PyTuple::empty(py)) } else { Ok(array) }
 }
@@ -351,6 +362,23 @@ fn counts<'py>(py: Python<'py>, answers: &[Answer], shape: &[u64], bins: u32) ->
     let bytes = each.flat_map(|count| count.to_ne_bytes()).collect();
     let shape: Vec<u64> = shape.iter().copied().chain([none.len() as u64]).collect();
     numpy_array::owned(py, bytes, &shape, &dtype::named(py, "int64")?)
+}
+
+/// Times, or lengths of time, that are computed from dates, in their resolution; NaT where there is none.
+fn times<'py>(
+    py: Python<'py>,
+    answers: &[Answer],
+    shape: &[u64],
+    unit: TimeUnit,
+    lengths: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let count = |answer: &Answer| TimeScale::resolved(unit, answer.time_count()?);
+    let bytes = answers
+        .iter()
+        .flat_map(|answer| count(answer).unwrap_or(tesseral_core::time::NOT_A_TIME).to_ne_bytes());
+    let resolution = TimeScale::resolution(unit);
+    let dtype = if lengths { DType::TimeDelta(resolution) } else { DType::DateTime(resolution) };
+    numpy_array::owned(py, bytes.collect(), shape, &dtype::named(py, dtype.to_string())?)
 }
 
 fn floats<'py>(py: Python<'py>, answers: &[Answer], shape: &[u64]) -> PyResult<Bound<'py, PyAny>> {

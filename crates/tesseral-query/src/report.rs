@@ -40,6 +40,7 @@ fn float(value: f64) -> Json {
 pub fn to_json(answer: &Answer) -> Json {
     match outcome::plain(answer.clone()) {
         Answer::Int(value) => integer(value),
+        Answer::Quotient(sum, count) => float(sum as f64 / count as f64),
         Answer::Float(value) => float(value),
         Answer::Bool(value) => json!(value),
         Answer::Counts(counts) => counts.iter().map(|&n| integer(n.into())).collect(),

@@ -69,18 +69,23 @@ export function line(series, label, marked = null, pick = null) {
   return svg;
 }
 
-export function columns({ counts, edges }, units) {
+export function columns({ counts, edges, times }, units) {
   const most = Math.max(...counts, 1), height = 170;
-  const svg = frame(`Histogram of ${counts.length} bins from ${number(edges[0])} to ${number(edges.at(-1))} ${units}`, height);
+  const edge = (i) => times ? times[i] : number(edges[i]);
+  const svg = frame(`Histogram of ${counts.length} bins from ${edge(0)} to ${edge(counts.length)} ${times ? "" : units}`, height);
   const y = (v) => TOP + (1 - v / most) * (height - TOP - BOTTOM);
   values(svg, 0, most, y);
   const width = (W - LEFT - RIGHT) / counts.length;
   counts.forEach((n, i) => {
     const bar = node("rect", { class: "column", x: (LEFT + i * width + 0.5).toFixed(1), width: Math.max(0.5, width - 1).toFixed(1), y: y(n).toFixed(1), height: (y(0) - y(n)).toFixed(1) });
-    bar.append(node("title", {}, `${number(edges[i])} to ${number(edges[i + 1])}: ${n}`));
+    bar.append(node("title", {}, `${edge(i)} to ${edge(i + 1)}: ${n}`));
     svg.append(bar);
   });
   const [low, high] = [edges[0], edges.at(-1)];
+  if (times) {
+    for (const [i, px, anchor] of [[0, LEFT, "start"], [counts.length, W - RIGHT, "end"]]) svg.append(node("text", { x: px, y: height - 16, "text-anchor": anchor }, edge(i)));
+    return svg;
+  }
   const ticks = typeof low === "number" && high > low ? rounds(low, high, 7) : [low];
   for (const tick of ticks) {
     const px = high > low ? LEFT + (tick - low) / (high - low) * (W - LEFT - RIGHT) : (LEFT + W - RIGHT) / 2;

@@ -322,9 +322,9 @@ async function statistics(all = false) {
   $("stat-card").hidden = !context.numeric;
   if (!context.numeric) return;
   const here = { ...subject(), at: context.countable ? at() : "" };
-  const rows = (found) => ["min", "max", "mean", "std", "sum", "count", "nulls", "nan", "inf"].filter((key) => found[key] !== null || ["min", "max"].includes(key)).map((key) => {
+  const rows = (found) => ["min", "max", "mean", "std", "sum", "count", "nulls", "nan", "inf"].filter((key) => found[key] !== null || ["min", "max"].includes(key) || found.not_defined?.includes(key)).map((key) => {
     const title = { min: "minimum", max: "maximum", mean: "mean", std: "standard deviation", sum: "sum", count: "cells", nulls: "missing", nan: "NaN", inf: "infinite" }[key];
-    return el("div", {}, el("dt", { text: title }), el("dd", { id: `stat-${key}`, text: found[key] === null ? "–" : String(found[key]) })); });
+    return el("div", {}, el("dt", { text: title }), el("dd", { id: `stat-${key}`, text: found.not_defined?.includes(key) ? "not defined" : found[key] === null ? "–" : String(found[key]) })); });
   try {
     const found = context.numeric && context.countable ? await ask("histogram", { ...here, bins: 60, all }, "statistics") : { statistics: await ask("statistics", here, "statistics"), counts: [] };
     if (found.deferred) {

@@ -4,7 +4,9 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use tesseral::fold::{Answer, BinRange, Histogram, Number, Statistic};
 use tesseral::{Array, Cancel, Error, Request, Result, Scalar, Selection, StatSet, Summarized, Target};
-use tesseral_display::json::{float, summary};
+use tesseral_core::calendar::TimeScale;
+use tesseral_display::json::float;
+use tesseral_display::statistic::{edge, summary};
 
 use crate::server::ServerState;
 use crate::view::CellParameters;
@@ -61,7 +63,8 @@ fn summarized(array: &Array, target: Target) -> Result<Summarized> {
 pub(crate) fn statistics(shared: &ServerState, query: &CellParameters, cancel: Cancel) -> Result<Json> {
     let opened = query.open(shared, cancel)?;
     let target = query.target(&opened.array)?;
-    Ok(Json::Object(summary(&summarized(&opened.array, target)?)))
+    let times = TimeScale::of_values(opened.array.selected_field(), query.stored);
+    Ok(Json::Object(summary(times.as_ref(), &summarized(&opened.array, target)?)))
 }
 
 fn number(value: &Scalar) -> Option<Number> {
@@ -88,6 +91,8 @@ pub(crate) fn histogram(shared: &ServerState, query: &HistogramParameters, cance
         }
     }
     let found = summarized(array, target)?;
+    let times = TimeScale::of_values(array.selected_field(), query.stored);
+    let statistics = summary(times.as_ref(), &found);
     let ends = (found.summary.min(), found.summary.max());
     let finite = |value: &Scalar| value.as_f64().is_none_or(f64::is_finite);
     let range: Option<BinRange> = match &ends {
@@ -95,16 +100,19 @@ pub(crate) fn histogram(shared: &ServerState, query: &HistogramParameters, cance
         _ => None,
     };
     let Some(range) = range else {
-        return Ok(json!({"counts": [], "edges": [], "statistics": summary(&found)}));
+        return Ok(json!({"counts": [], "edges": [], "statistics": statistics}));
     };
     let bins = query.bins.clamp(1, BINS);
     let histogram = Histogram::new(bins, vec![range], false);
-    let edges: Vec<Json> = histogram.edges().unwrap_or_default().iter().map(|edge| float(*edge)).collect();
+    let numbers = histogram.edges().unwrap_or_default();
+    let edges: Vec<Json> = numbers.iter().map(|edge| float(*edge)).collect();
+    let times =
+        times.map(|times| numbers.iter().map(|number| edge(Some(&times), *number)).collect::<Vec<_>>());
     let asked = array.reduction(vec![Statistic::Histogram(histogram)])?.select(cells.selection(array)?);
     let answers = asked.options(array.options().clone()).resolve()?.ask()?;
     let counts = match answers.columns.first().and_then(|column| column.first()) {
         Some(Answer::Counts(counts)) => counts.clone(),
         _ => Vec::new(),
     };
-    Ok(json!({"counts": counts, "edges": edges, "statistics": summary(&found)}))
+    Ok(json!({"counts": counts, "edges": edges, "times": times, "statistics": statistics}))
 }

@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
-use tesseral::{Array, Cancel, Container, Dimension, Error, Result};
+use tesseral::{Array, Cancel, Container, DType, Dimension, Error, Result};
 use tesseral_core::description;
-use tesseral_core::schema::VariableRole;
+use tesseral_core::schema::{Labels, VariableRole};
 use tesseral_display::picture::ColorMap;
 use tesseral_display::{ArraySummary, dim_name, document, json};
 
@@ -152,11 +152,20 @@ fn dimension(container: &Container, array: &Array, dim: &Dimension, number: usiz
         let found = coordinate.as_ref()?;
         description::text_attribute(found.schema(), found.selected_field(), key).map(str::to_owned)
     };
+    // Positions are counted; what labels them has a dtype of its own.
+    let labels = dim.labels.as_ref().map(|labels| match labels {
+        Labels::Text(_) => DType::Utf8,
+        Labels::Numbers { dtype, .. } => *dtype,
+    });
+    let dtype = match (&coordinate, labels) {
+        (Some(array), _) => array.selected_field().type_name().to_string(),
+        (None, labels) => labels.unwrap_or(dim.dtype).to_string(),
+    };
     json!({
         "name": dim_name(dim, number),
         "named": !dim.name.is_empty(),
         "extent": dim.extent,
-        "dtype": dim.dtype.to_string(),
+        "dtype": dtype,
         "first": last.and_then(|_| dim.coordinate_text(0)),
         "last": last.and_then(|last| dim.coordinate_text(last)),
         "domain": dim.domain.as_ref().map(|(low, high)| [low.to_string(), high.to_string()]),

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -94,3 +95,32 @@ def test_text_and_complex_have_no_sums(tmp_path):
     tesseral.write(tmp_path / "a.tgm", {"a": np.ones(3, "complex64")})
     with pytest.raises(TypeError):
         tesseral.open(tmp_path / "a.tgm")["a"].sum()
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "ns"])
+def test_statistics_of_dates_are_dates(tmp_path, unit):
+    """Means, medians and quantiles are dates, deviations are lengths of time; sums and variances are not defined."""
+    import tiledb
+
+    path = tmp_path / "dates"
+    dates = (np.datetime64("2020-01-01", unit) + np.array([[0, 1, 5], [7, 8, 30]], f"m8[{unit}]")).astype(f"M8[{unit}]")
+    tiledb.from_numpy(str(path), dates).close()
+    (array,) = tesseral.open(path).values()
+    fine = "us" if unit != "ns" else "ns"
+    counts, zero = dates.astype(f"M8[{fine}]").astype("i8"), np.datetime64(0, fine)
+    assert (array.min(), array.max()) == (dates.min(), dates.max())
+    mean = array.mean()
+    assert mean.dtype == np.dtype(f"M8[{fine}]")
+    exact = Fraction(sum(map(int, counts.ravel())), 6)
+    assert mean == zero + np.timedelta64(round(exact), fine)
+    along = array.mean(0)
+    assert along.dtype == np.dtype(f"M8[{fine}]") and along.shape == (3,)
+    halves = [round(Fraction(int(a) + int(b), 2)) for a, b in zip(*counts)]
+    np.testing.assert_array_equal(along, zero + np.array(halves, f"m8[{fine}]"))
+    std = array.std()
+    assert std.dtype == np.dtype(f"m8[{fine}]")
+    assert std.astype("i8") == pytest.approx((counts - counts.min()).std(), abs=1)
+    assert array.median(0).dtype == np.dtype(f"M8[{fine}]")
+    for undefined in ("sum", "var"):
+        with pytest.raises(TypeError):
+            getattr(array, undefined)()

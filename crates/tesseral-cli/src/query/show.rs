@@ -21,6 +21,7 @@ pub(super) struct AnswerView<'a> {
 fn value(answer: &Answer) -> String {
     match answer {
         Answer::Int(value) => value.to_string(),
+        Answer::Quotient(sum, count) => Value::Float(*sum as f64 / *count as f64).to_string(),
         Answer::Float(value) => Value::Float(*value).to_string(),
         Answer::Bool(value) => value.to_string(),
         Answer::Counts(counts) => {

@@ -4,16 +4,16 @@ use std::cmp::Ordering;
 
 use clap::Args;
 use serde_json::{Map, Value as Json, json};
-use tesseral::fold::{Answer, Answers, Finish, Histogram, Number, Statistic};
+use tesseral::fold::{Answer, Answers, Finish, Histogram, Number, OfTimes, Statistic};
 use tesseral::{AnswerAxis, Asked, Container, Error, Rolling, Selection, StatisticsQuery};
+use tesseral_core::calendar::TimeScale;
 
 use crate::cells_argument::ResolvedCells;
 use crate::context::Context;
 use crate::error::{CliResult, exit};
 use crate::output;
 use crate::terminal_style::TerminalStyle;
-use tesseral_display::coordinate;
-use tesseral_display::json;
+use tesseral_display::{coordinate, json, statistic};
 
 /// Statistics and their dimensions.
 #[derive(Debug, Default, Args)]
@@ -265,6 +265,7 @@ impl AxisArguments {
         &self,
         container: &'a Container,
         target: &'a ResolvedCells,
+        times: Option<TimeScale>,
         by: Option<&str>,
         condition: Option<&str>,
     ) -> CliResult<StatisticsQuery<'a>> {
@@ -278,7 +279,14 @@ impl AxisArguments {
             return Err(Error::invalid(detail).into());
         }
         let (schema, listed) = (target.array.schema(), self.listed(target)?);
-        let statistics = self.statistics()?.into_iter().map(|(_, statistic)| statistic).collect();
+        let statistics: Vec<Statistic> =
+            self.statistics()?.into_iter().map(|(_, statistic)| statistic).collect();
+        let undefined = statistics.iter().find(|statistic| statistic.of_times() == OfTimes::Undefined);
+        if let (Some(_), Some(statistic)) = (times, undefined) {
+            let detail = format!("a {statistic} of times is not defined");
+            let hint = "times have a minimum, maximum, mean, median, quantiles, mode and standard deviation";
+            return Err(Error::invalid(detail).in_array(target.array.name()).hint(hint).into());
+        }
         let mut asked = target.array.reduction(statistics)?.select(selection).sketch(self.sketch);
         match (by, listed) {
             // A dimension by itself keeps its positions; all others are reduced.
@@ -299,7 +307,11 @@ impl AxisArguments {
             let rolling = Rolling { size, center: self.center, least: self.min_count };
             asked = asked.rolling(axis, rolling);
         }
-        asked = asked.finish(Finish { ddof: f64::from(self.ddof), ..Finish::default() });
+        asked = asked.finish(Finish {
+            ddof: f64::from(self.ddof),
+            quotients: times.is_some(),
+            ..Finish::default()
+        });
         if let Some(name) = self.second() {
             asked = asked.with(container, name);
         }
@@ -348,12 +360,14 @@ pub(super) fn run(
     along: &AxisArguments,
     container: &Container,
     target: &ResolvedCells,
+    times: Option<TimeScale>,
     by: Option<&str>,
     condition: Option<&str>,
 ) -> CliResult {
-    let names: Vec<String> = along.statistics()?.into_iter().map(|(name, _)| name).collect();
+    let statistics = along.statistics()?;
+    let names: Vec<String> = statistics.iter().map(|(name, _)| name.clone()).collect();
     let order = along.order(&names)?;
-    let asked = along.reduction(container, target, by, condition)?.resolve()?;
+    let asked = along.reduction(container, target, times, by, condition)?.resolve()?;
     check_values(&asked, target)?;
     let answers = asked.ask()?;
     let sheet = Sheet {
@@ -362,7 +376,8 @@ pub(super) fn run(
         most: if along.rows == 0 { usize::MAX } else { along.rows },
         selection: target.positions()?,
         scattered: target.array.schema().sparse || condition.is_some(),
-        names,
+        times,
+        statistics,
         axes: asked.axes(),
         answers,
         sketch: along.sketch,
@@ -407,8 +422,10 @@ struct Sheet<'a> {
     selection: Selection,
     /// Whether only some positions have cells.
     scattered: bool,
-    /// The heading of each statistic.
-    names: Vec<String>,
+    /// How the cells count time, if they do.
+    times: Option<TimeScale>,
+    /// The statistics, each with its heading.
+    statistics: Vec<(String, Statistic)>,
     order: Option<RowOrder>,
     /// Number of rows that are printed at most.
     most: usize,
@@ -521,14 +538,17 @@ impl Sheet<'_> {
             document.insert("quantile_relative_error".into(), json::float(error));
         }
         if let Some(edges) = self.answers.edges.first() {
-            document.insert("histogram_edges".into(), edges.iter().map(|edge| json::float(*edge)).collect());
+            document.insert(
+                "histogram_edges".into(),
+                edges.iter().map(|edge| statistic::edge(self.times.as_ref(), *edge)).collect(),
+            );
         }
         let rows = self.listed().into_iter().map(|slot| {
             let mut row = Map::new();
             row.insert("positions".into(), json!(self.positions(slot)));
             row.insert("coordinates".into(), json!(self.coordinates(slot)));
-            for (name, column) in self.names.iter().zip(&self.answers.columns) {
-                row.insert(name.clone(), shown_json(&column[slot]));
+            for ((name, statistic), column) in self.statistics.iter().zip(&self.answers.columns) {
+                row.insert(name.clone(), statistic::answer(self.times.as_ref(), statistic, &column[slot]));
                 if let Some(found) = self.located(name, &column[slot]) {
                     let found = found.into_iter().map(|at| {
                         let text = at.coordinate.unwrap_or_else(|| at.position.to_string());
@@ -548,7 +568,7 @@ impl Sheet<'_> {
         if let ([column], [edges]) = (self.answers.columns.as_slice(), self.answers.edges.as_slice()) {
             return self.bins(column, edges);
         }
-        let headings = self.names.iter().map(|name| match self.sketch {
+        let headings = self.statistics.iter().map(|(name, _)| match self.sketch {
             Some(error) if name == "median" || name.starts_with("quantile_") => {
                 format!(">{name} (within {} %)", error * 100.0)
             }
@@ -558,9 +578,9 @@ impl Sheet<'_> {
         });
         let headings: Vec<String> = self.heads().into_iter().chain(headings).collect();
         let rows = self.listed().into_iter().map(|slot| {
-            let columns = self.names.iter().zip(&self.answers.columns);
-            let answers = columns.map(|(name, column)| {
-                let value = shown(&shown_json(&column[slot]));
+            let columns = self.statistics.iter().zip(&self.answers.columns);
+            let answers = columns.map(|((name, statistic), column)| {
+                let value = shown(&statistic::answer(self.times.as_ref(), statistic, &column[slot]));
                 match self.located(name, &column[slot]) {
                     Some(found) => {
                         let found: Vec<String> = found.iter().map(Located::selection).collect();
@@ -590,9 +610,9 @@ impl Sheet<'_> {
         for slot in self.listed() {
             let Answer::Counts(counts) = &column[slot] else { continue };
             for (count, edge) in counts.iter().zip(edges.windows(2)) {
-                let numbers = [json::float(edge[0]), json::float(edge[1])].map(|edge| shown(&edge));
+                let ends = [edge[0], edge[1]].map(|edge| shown(&statistic::edge(self.times.as_ref(), edge)));
                 rows.push(
-                    self.coordinates(slot).into_iter().chain(numbers).chain([count.to_string()]).collect(),
+                    self.coordinates(slot).into_iter().chain(ends).chain([count.to_string()]).collect(),
                 );
             }
         }
@@ -612,16 +632,5 @@ fn shown(value: &Json) -> String {
         Json::Null => "-".to_owned(),
         Json::String(text) => text.clone(),
         other => other.to_string(),
-    }
-}
-
-fn shown_json(answer: &Answer) -> Json {
-    match answer {
-        Answer::None => Json::Null,
-        Answer::Int(value) => json::integer(*value),
-        Answer::Float(value) => json::float(*value),
-        Answer::Bool(value) => json!(value),
-        Answer::Value(value) => json::scalar(value),
-        Answer::Counts(counts) => counts.iter().map(|n| json::integer((*n).into())).collect(),
     }
 }

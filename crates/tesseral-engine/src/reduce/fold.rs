@@ -44,5 +44,5 @@ pub use question::{Answers, Question};
 pub use run::{Fold, Unit, fold, fold_unit, units};
 pub use sketch::Sketch;
 pub use state::{Arg, FoldState, Reducer, Truth, Values, WeightedValues};
-pub use statistic::{Answer, Finish, Position, Statistic, Summarizing, reducers};
+pub use statistic::{Answer, Finish, OfTimes, Position, Statistic, Summarizing, reducers};
 pub use weights::{Weighted, Weights};

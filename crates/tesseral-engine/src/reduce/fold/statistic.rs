@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use tesseral_core::calendar::TimeCount;
 use tesseral_core::dtype::Class;
 use tesseral_core::{DType, Scalar, Sum};
 
@@ -80,12 +81,27 @@ pub struct Finish {
     pub ddof: f64,
     /// NaNs are left out; otherwise they make the answer NaN, as far as it has a value.
     pub skip_nan: bool,
+    /// Means of integers are exact quotients, as times require.
+    pub quotients: bool,
 }
 
 impl Default for Finish {
     fn default() -> Self {
-        Self { ddof: 0.0, skip_nan: true }
+        Self { ddof: 0.0, skip_nan: true, quotients: false }
     }
+}
+
+/// What a statistic of times is. A sum of dates is none: it depends on the date that they are counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfTimes {
+    /// A time; of a histogram, the edges are.
+    Time,
+    /// A length of time.
+    Duration,
+    /// A number, a truth value or a position.
+    Number,
+    /// Not defined.
+    Undefined,
 }
 
 /// One result.
@@ -96,6 +112,8 @@ pub enum Answer {
     None,
     /// An exact integer.
     Int(i128),
+    /// An exact quotient of a sum and a count.
+    Quotient(i128, u64),
     /// A float.
     Float(f64),
     /// A Boolean.
@@ -104,6 +122,19 @@ pub enum Answer {
     Value(Scalar),
     /// Counts of a histogram.
     Counts(Vec<u64>),
+}
+
+impl Answer {
+    /// The answer as a count of time; `None` if it is none, NaT, or no number.
+    pub fn time_count(&self) -> Option<TimeCount> {
+        match self {
+            Self::Int(count) => Some(TimeCount::Int(*count)),
+            Self::Quotient(sum, count) => Some(TimeCount::Quotient(*sum, *count)),
+            Self::Float(count) => Some(TimeCount::Float(*count)),
+            Self::Value(cell) => TimeCount::of_cell(cell),
+            Self::None | Self::Bool(_) | Self::Counts(_) => None,
+        }
+    }
 }
 
 impl From<Option<f64>> for Answer {
@@ -221,6 +252,25 @@ impl Statistic {
         matches!(self, Self::Covariance | Self::Correlation)
     }
 
+    /// What the answer is where the cells are times.
+    pub fn of_times(&self) -> OfTimes {
+        match self {
+            Self::Min
+            | Self::Max
+            | Self::Mean
+            | Self::Quantile(_)
+            | Self::Mode
+            | Self::First
+            | Self::Last
+            | Self::Histogram(_) => OfTimes::Time,
+            Self::Std => OfTimes::Duration,
+            Self::Sum | Self::Var | Self::Product | Self::NormL1 | Self::NormL2 | Self::Covariance => {
+                OfTimes::Undefined
+            }
+            _ => OfTimes::Number,
+        }
+    }
+
     /// The state that the answer is computed from.
     fn reducer(&self, weighted: bool, sketch: Option<f64>) -> Reducer {
         match self {
@@ -315,7 +365,12 @@ impl Statistic {
             Self::AnyInf => Answer::Bool(infinite()),
             Self::AllFinite => Answer::Bool(nans == 0 && !infinite()),
             Self::Sum => unless_nan(summary.sum().into()),
-            Self::Mean => unless_nan(summary.mean().into()),
+            Self::Mean => match summary.sum() {
+                Some(Sum::Int(sum)) if how.quotients && summary.valid() > 0 => {
+                    Answer::Quotient(sum, summary.valid())
+                }
+                _ => unless_nan(summary.mean().into()),
+            },
             Self::Min => unless_nan(summary.min().into()),
             Self::Max => unless_nan(summary.max().into()),
             Self::Var => unless_nan(with_degrees(summary.valid(), how.ddof, false, |d| summary.variance(d))),
