@@ -138,6 +138,7 @@ impl RowOrder {
 fn number(answer: &Answer) -> Option<(Option<i128>, f64)> {
     match answer {
         Answer::Int(value) => Some((Some(*value), *value as f64)),
+        Answer::Quotient(sum, count) => Some((None, *sum as f64 / *count as f64)),
         Answer::Float(value) => Some((None, *value)),
         Answer::Bool(value) => Some((Some((*value).into()), f64::from(*value))),
         Answer::Value(value) => {
