@@ -199,3 +199,22 @@ def test_an_output_folder_appears_whole(tmp_path):
     tet("convert", source, out, "-f")
     assert sorted(p.name for p in tmp_path.iterdir() if p.suffix != ".bin") == ["a.tet", "out.tdb"]
     assert tet_json("verify", out)["ok"]
+
+
+@pytest.mark.parametrize("dtype", ["U0", "S0"])
+def test_unwritten_texts_become_the_fill_value(tmp_path, dtype):
+    """Missing cells of variable length are replaced cell by cell, not byte by byte."""
+    domain = tiledb.Domain(tiledb.Dim("x", domain=(0, 11), tile=4, dtype=np.int32))
+    schema = tiledb.ArraySchema(domain=domain, attrs=[tiledb.Attr("t", dtype=dtype, var=True)])
+    tiledb.Array.create(str(tmp_path / "a"), schema)
+    words = ["alpha", "b", "gamma delta", "xy"]
+    with tiledb.open(str(tmp_path / "a"), "w") as array:
+        array[2:6] = np.array(words, dtype=dtype[0])
+    texts = [b""] * 2 + [word.encode() for word in words] + [b""] * 6
+    for ending in ["tet", "zarr"]:
+        out = tmp_path / f"o.{ending}"
+        tet("convert", tmp_path / "a", out, "--fill", "none")
+        raw = b"".join(len(text).to_bytes(8, "little") + text for text in (text or b"none" for text in texts))
+        assert tet("cat", out, "--raw") == raw
+    done = subprocess.run([TET, "convert", tmp_path / "a", tmp_path / "p.tet", "--fill", "b"], capture_output=True)
+    assert done.returncode == 5 and b"value for missing cells" in done.stderr and not (tmp_path / "p.tet").exists()

@@ -10,14 +10,17 @@ import shutil
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import claims_fields as fields
 import claims_interchange as interchange
+import claims_tables as tables
 import hostile_tgm as tgm
 import hostile_tiledb
-from common import TET, need
+from common import PYTHON, ROOT, TET, need
 
 MIB = 1 << 20
 #: Allowed above an idle process, in MiB.
@@ -258,6 +261,92 @@ def tiledb_claims():
                     yield f"tiledb {fixture} {name} {at}={value}", "", (fixture, put)
 
 
+class VersionClaims(Sequence):
+    """Structures of the format versions 1 to 4, which have files of their own: every offset, for two widths, at some values."""
+
+    def __init__(self, version):
+        with tarfile.open(ROOT / f"fixtures/tiledb_versions/v{version}.tar.gz") as archive:
+            files = {m.name.partition("/")[2]: archive.extractfile(m).read() for m in archive.getmembers() if m.isfile()}
+        self.version, self.cases = version, []
+        for array in sorted({name.partition("/")[0] for name in files}):
+            own = {name.partition("/")[2]: content for name, content in files.items() if name.startswith(array + "/")}
+            for name, content in own.items():
+                if name.endswith("__fragment_metadata.tdb") and version > 2:
+                    self.cases += [(array, own, name, content, False, at) for at in range(max(0, len(content) - 300), len(content))]
+                elif name.endswith(("__fragment_metadata.tdb", "__array_schema.tdb")):
+                    # Version 1 stores these without a filter.
+                    plain = content[-struct.unpack_from("<Q", content, 12)[0] :] if version == 1 else hostile_tiledb.unfiltered(content)
+                    self.cases += [(array, own, name, plain, True, at) for at in range(len(plain))]
+        self.each = 2 * len(VALUES)
+
+    def __len__(self):
+        return len(self.cases) * self.each
+
+    def __getitem__(self, number):
+        if not 0 <= number < len(self):
+            raise IndexError
+        place, case = divmod(number, self.each)
+        array, files, name, content, filtered, at = self.cases[place]
+        width, value = (4, 8)[case % 2], VALUES[case // 2]
+        changed = bytearray(content)
+        part = (value % (1 << 8 * width)).to_bytes(width, "little")[: len(changed) - at]
+        changed[at : at + len(part)] = part
+        stored = hostile_tiledb.generic(bytes(changed), version=self.version) if filtered else bytes(changed)
+        return f"tiledb v{self.version} {array} {name} {at}:{width}={value}", "", {**files, name: stored}
+
+
+# The statistics of chunks in `.tet`: a region with a digest of its own, and one in the footer.
+
+#: Writes a file with statistics, then computes digests: one line of hexadecimal digits each.
+STATISTICS = """
+import sys, numpy as np, tesseral, xxhash
+cells = np.arange(4096, dtype="f8").reshape(4, 1024)
+cells[0, :7] = np.nan
+tesseral.write(sys.argv[1], {"a": cells, "b": (cells[:2] > 9).astype("i4")}, chunks=(1, 1024), statistics=True)
+print(flush=True)
+for line in sys.stdin: print(xxhash.xxh3_64_hexdigest(bytes.fromhex(line)), flush=True)
+"""
+
+
+class StatisticsClaims(Sequence):
+    """Every offset of the region, for two widths, at some values; digests are made right again."""
+
+    def __init__(self, folder):
+        path = folder / "statistics.tet"
+        self.process = subprocess.Popen([PYTHON, "-c", STATISTICS, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        need(self.process.stdout.readline() == "\n", "a file with statistics was not written")
+        self.data = path.read_bytes()
+        self.start = self.data.index(b"TSTA")
+        footer = len(self.data) - 16 - int.from_bytes(self.data[-16:-8], "little")
+        self.json = self.end = footer
+        self.each = 2 * len(VALUES)
+
+    def digest(self, data):
+        print(bytes(data).hex(), file=self.process.stdin, flush=True)
+        return self.process.stdout.readline().strip().encode()
+
+    def __len__(self):
+        return (self.end - 8 - self.start) * self.each
+
+    def __getitem__(self, number):
+        if not 0 <= number < len(self):
+            raise IndexError
+        at, case = divmod(number, self.each)
+        at, width, value = at + self.start, (4, 8)[case % 2], VALUES[case // 2]
+        changed = bytearray(self.data)
+        part = (value % (1 << 8 * width)).to_bytes(width, "little")[: self.end - 8 - at]
+        changed[at : at + len(part)] = part
+        changed[self.end - 8 : self.end] = bytes.fromhex(self.digest(changed[self.start : self.end - 8]).decode())[::-1]
+        self.put(changed, b'"statistics":"', self.digest(changed[self.start : self.end]))
+        self.put(changed, b'"json":"', b"0" * 16)
+        self.put(changed, b'"json":"', self.digest(changed[self.json : -16]))
+        return f"tet statistics {at}:{width}={value}", ".tet", bytes(changed)
+
+    def put(self, changed, key, digits):
+        at = changed.index(key, self.json) + len(key)
+        changed[at : at + 16] = digits
+
+
 def npy_claims():
     for value in VALUES:
         for shape in (f"({value},)", f"(2, {value})"):
@@ -390,12 +479,21 @@ def field_cases(folder):
     return crafted_cases([*fields.crafted_grib(), *fields.crafted_csv(), *fields.crafted_index(folder)])
 
 
+def table_cases(folder):
+    return crafted_cases([*tables.crafted_parquet(folder), *tables.crafted_npz()])
+
+
 KINDS = {"crafted": lambda _: crafted_cases(crafted()), "interchange": interchange_cases,
          "tet": lambda _: [*tet_claims(0), *tet_claims(1)], "tgm": lambda _: list(tgm_claims()), "tiledb": lambda _: list(tiledb_claims()),
          "npy": lambda _: list(npy_claims()), "netcdf3": lambda _: list(interchange.netcdf3_claims(boundaries)),
          "hdf5": lambda _: interchange.hdf5_claims(), "fields": field_cases,
          "grib": lambda _: interchange.Joined(*fields.grib_claims()), "csv": lambda _: interchange.Joined(*fields.csv_claims()),
          "index": lambda folder: interchange.Joined(*fields.index_claims(folder)),
+         "tables": table_cases, "parquet": lambda folder: interchange.Joined(*tables.parquet_claims(folder)),
+         "npz": lambda _: interchange.Joined(*tables.npz_claims()),
+         "compound": lambda folder: interchange.Joined(*interchange.compound_claims(folder)),
+         "tiledb versions": lambda _: interchange.Joined(*map(VersionClaims, (1, 2, 3, 4))),
+         "statistics": lambda folder: StatisticsClaims(folder) if PYTHON.exists() else [],
          "zarr": lambda _: list(interchange.zarr_claims(boundaries, integers, changed))}
 
 

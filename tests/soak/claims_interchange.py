@@ -92,8 +92,8 @@ def checksums(data):
 class Hdf5Claims(Sequence):
     """Every offset of a file, for two widths, at some boundary values; made when asked for."""
 
-    def __init__(self, name):
-        self.name, self.data = name, (FIXTURES / name).read_bytes()
+    def __init__(self, path):
+        self.name, self.data = path.name, path.read_bytes()
         self.sums = None
         self.each = 2 * len(VALUES)
 
@@ -138,7 +138,29 @@ class Joined(Sequence):
 
 
 def hdf5_claims():
-    return Joined(*(Hdf5Claims(name) for name in ("earliest.h5", "latest.h5", "netcdf4.nc")))
+    return Joined(*(Hdf5Claims(FIXTURES / name) for name in ("earliest.h5", "latest.h5", "netcdf4.nc")))
+
+
+#: Small files with compound types, made by the reference.
+COMPOUND = r"""
+import sys, numpy as np, h5py
+out = sys.argv[1]
+inner = np.dtype([("x", "f4"), ("y", "i2")])
+kinds = np.dtype([("number", "<i4"), ("wide", ">f8"), ("text", "S5"), ("pair", inner), ("row", "f4", (2, 3))])
+for libver in ("earliest", "latest"):
+    with h5py.File(f"{out}/compound-{libver}.h5", "w", libver=libver) as f:
+        f["a"] = np.zeros(6, kinds)
+        f.create_dataset("b", data=np.zeros(8, inner), chunks=(4,), compression="gzip")
+        f["a"].attrs["one"] = np.zeros(1, inner)
+"""
+
+
+def compound_claims(folder):
+    """Claims of files with compound types; none where the reference is missing."""
+    if not PYTHON.exists():
+        return []
+    run(PYTHON, "-c", COMPOUND, folder)
+    return [Hdf5Claims(path) for path in sorted(folder.glob("compound-*.h5"))]
 
 
 #: Files of HDF5 that the reference writes, each of at most 1 MiB: name and how it is made in `f`.
@@ -195,6 +217,21 @@ for libver in ("earliest", "latest"):
         for i in range(5000):
             f[f"l{i}"] = d
 put("scalar")(lambda f: f.create_dataset("a", data=np.zeros(250_000, "u1")))
+nested = np.dtype("u1")
+for _ in range(60):
+    nested = np.dtype([("n", nested)])
+for libver in ("earliest", "latest"):
+    members = np.dtype([(f"m{i}", "u1") for i in range(1200)])
+    put(f"members-{libver}", libver)(lambda f: f.create_dataset("a", (4,), members))
+    put(f"nested-{libver}", libver)(lambda f: f.create_dataset("a", (4,), nested))
+    put(f"arrays-{libver}", libver)(lambda f: f.create_dataset("a", (2**40,), np.dtype([("m", "u1", (2**16, 2**10))]), chunks=(1,)))
+    @put(f"compounds-{libver}", libver)
+    def _(f):
+        f.create_dataset("a", (2**22,), np.dtype([("x", "f8"), ("y", "f8")]), chunks=(2**22,), compression="gzip")[...] = 0
+    @put(f"member-sets-{libver}", libver)
+    def _(f):
+        for i in range(24):
+            f.create_dataset(f"d{i}", (2,), np.dtype([(f"m{j}", "u1") for j in range(800)]))
 # References that all point to one long text.
 with h5py.File(f"{out}/texts.h5", "w") as f:
     d = f.create_dataset("a", (50_000,), h5py.string_dtype())
@@ -295,7 +332,7 @@ def crafted_zarr():
     yield "arrays", ".zarr", {"zarr.json": document(group), **{f"a{i}/zarr.json": array for i in range(1500)}}
     listed = {f"a{i}": zarr3([2], [2], [BYTES]) for i in range(2500)}
     yield "consolidated", ".zarr", {"zarr.json": document({**group, "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": listed}})}
-    yield "attributes", ".zarr", {"zarr.json": document({**group, "attributes": {f"k{i}": i for i in range(50_000)}})}
+    yield "attributes", ".zarr", {"zarr.json": document({**group, "attributes": {f"k{i}": i for i in range(60_000)}})}
     nested = {}
     for _ in range(200):
         nested = {"n": nested}

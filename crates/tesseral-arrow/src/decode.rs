@@ -164,6 +164,7 @@ impl BatchColumn<'_> {
             usize::try_from(self.batch.rows).map_err(|_| self.corrupt("rows beyond the address space"))?;
         // Not beyond the rows.
         let cells = cells.start as usize..cells.end as usize;
+        let stored = parts.iter().map(|part| part.len() as u64).sum();
         let split = parts.split_at_checked(self.column.groups.len() + 1);
         let (masks, parts) = split.ok_or_else(|| Error::internal("a chunk of another column"))?;
         // Without validity, what is null to other programs is a value here.
@@ -184,7 +185,7 @@ impl BatchColumn<'_> {
                 }
                 None
             };
-            return self.push_all(cells, &valid, value, out);
+            return self.push_all(cells, &valid, value, out, stored);
         }
         let values = self.values(kind, parts, self.batch, rows, contexts)?;
         if let (ColumnMut::Fixed { values: own, validity }, Layout::Plain(size)) = (&mut out, kind.layout)
@@ -199,7 +200,7 @@ impl BatchColumn<'_> {
             }
             return Ok(());
         }
-        self.push_all(cells, &valid, |at| values.get(at).map(Some), out)
+        self.push_all(cells, &valid, |at| values.get(at).map(Some), out, stored)
     }
 
     /// The parts of the dictionary, with the validity of their values.
@@ -228,9 +229,10 @@ impl BatchColumn<'_> {
         valid: &Validity,
         value: impl Fn(usize) -> Option<Option<&'v [u8]>>,
         out: ColumnMut<'_>,
+        stored: u64,
     ) -> Result<()> {
         let kind = self.column.kind;
-        let mut out = CellsOut::new(out, &kind.field("", self.nullable), self.limits);
+        let mut out = CellsOut::new(out, &kind.field("", self.nullable), self.limits, stored);
         let damaged = || self.corrupt("a value is outside of its buffer, or not of the column's type");
         for at in cells {
             let is_valid = valid.as_ref().is_none_or(|own| own.get(at) == Some(&true));

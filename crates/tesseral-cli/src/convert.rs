@@ -212,6 +212,7 @@ fn report(
             "stored_bytes": if done.dry_run { Json::Null } else { json!(done.stored_bytes) },
             // Every format that datasets are converted to stores digests.
             "digests_lost": false,
+            "array_count": done.array_count,
             "arrays": done.arrays.iter().map(array_json).collect::<Vec<_>>(),
         }))?;
         return Ok(exit::OK);
@@ -224,7 +225,11 @@ fn report(
             out.push_str(&plan_line(array, paint));
         }
     }
-    let size = amount(&done.arrays);
+    let unlisted = done.array_count.saturating_sub(done.arrays.len());
+    if unlisted > 0 {
+        out.push_str(&format!("and {} more\n", text::count(unlisted as u64, "array")));
+    }
+    let size = amount(done);
     let title = done.format.title();
     let (input, target) = (escape(&input), escape(&target));
     out.push_str(&if done.dry_run {
@@ -243,8 +248,8 @@ fn report(
 }
 
 /// Amount of data: bytes of dense cells, and number of sparse cells.
-fn amount(arrays: &[ConvertedArray]) -> String {
-    let bytes: u64 = arrays.iter().filter_map(|a| a.rechunk.as_ref()).map(|plan| plan.bytes).sum();
+fn amount(done: &Converted) -> String {
+    let (arrays, bytes) = (&done.arrays, done.raw_bytes);
     let cells = arrays.iter().filter(|a| a.sparse).map(|a| a.cells).collect::<Option<Vec<u64>>>();
     let listed = cells.map(|cells| text::count(cells.iter().sum(), "cell"));
     match (arrays.iter().any(|a| a.rechunk.is_some()), arrays.iter().any(|a| a.sparse)) {

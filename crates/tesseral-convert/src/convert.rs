@@ -8,6 +8,7 @@ mod check;
 mod feed;
 mod lossy;
 mod options;
+mod parts;
 mod plan;
 mod provenance;
 mod resume;
@@ -16,7 +17,7 @@ mod rows;
 use std::path::Path;
 
 use tesseral_core::{Error, Result};
-use tesseral_engine::{Options, RechunkPlan, WriteSession, transfer};
+use tesseral_engine::{Options, RechunkPlan, Work, WriteSession, transfer};
 use tesseral_format::{ArraySpec, Format};
 use tesseral_store::{Overwrite, ReadMode};
 
@@ -26,7 +27,7 @@ pub(crate) use self::feed::position;
 pub use self::options::{Cast, ChunkShape, ConvertOptions, Fill, Resume, SparseAs, parse_codecs};
 pub use self::plan::default_chunk;
 pub(crate) use self::plan::default_memory;
-use self::plan::{ConvertPlan, PlannedArray};
+use self::plan::{ConvertPlan, PlanScope};
 use tesseral_dataset::{Container, Open, Output, StagedOutput};
 use tesseral_registry as registry;
 
@@ -36,8 +37,12 @@ use tesseral_registry as registry;
 pub struct Converted {
     /// The format of the output.
     pub format: &'static dyn Format,
-    /// The arrays of the output.
+    /// The arrays of the output; the first ten thousand of them if it has several messages.
     pub arrays: Vec<ConvertedArray>,
+    /// Number of arrays of the output.
+    pub array_count: usize,
+    /// Size of the cells of its dense arrays in bytes.
+    pub raw_bytes: u64,
     /// The digest of the input; empty after a dry run.
     pub digest: String,
     /// Size of the output in bytes; 0 after a dry run.
@@ -123,32 +128,19 @@ pub(crate) fn run(
         Some(id) => registry::format(id)?,
         None => registry::of_output(target)?,
     };
-    let rehearsal = provenance::history(source, op, provenance::EMPTY.to_owned(), options);
-    let mut plan = ConvertPlan::new(source, format, options, &rehearsal)?;
-    let taken: Vec<bool> =
-        plan.arrays.iter().map(|a| passes(a, options) && plan.accepts_encoded(a)).collect();
-    for (planned, taken) in plan.arrays.iter_mut().zip(taken) {
-        planned.feed.pass_through = taken;
+    if source.inner().parts() > 1 && format.messages().is_some() {
+        return parts::run(source, target, format, options, op);
     }
-    let mut report = Converted {
-        format,
-        arrays: describe(&plan),
-        digest: String::new(),
-        stored_bytes: 0,
-        resumed: 0,
-        checked: false,
-        dry_run: options.dry_run,
-    };
-    let overwrite = if options.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
+    let rehearsal = provenance::history(source, op, provenance::EMPTY.to_owned(), options);
+    let scope = || PlanScope::whole(source, options);
+    let plan = ConvertPlan::new(source, &scope, format, options, &rehearsal, &mut Work::default())?;
+    let mut report = Converted::new(format, options);
+    report.list(describe(&plan), usize::MAX);
     if options.dry_run {
         return Ok(report);
     }
-    // A conversion can replace its own source.
-    let output = Output::dataset(target, format.capabilities().folder).overwrite(overwrite).in_place();
-    let output = output.durability(options.durability);
-    let output = output.source(source.location()).storage(options.storage.clone());
-    let staged = output.canceled_by(&options.execution.cancel).stage()?;
-    let execution = within(&plan, options)?;
+    let staged = stage(source, target, format, options)?;
+    let execution = within(plan.threads, options)?;
     report.digest = provenance::digest(&**source.inner().store())?;
     let history = provenance::history(source, op, report.digest.clone(), options);
     let (mut session, ids) = plan.begin(staged.store(), &execution, &history)?;
@@ -160,28 +152,75 @@ pub(crate) fn run(
         kept
     });
     let beside = staged.path().to_path_buf();
-    let outcome = move_cells(&plan, &session, &ids, &execution, &beside, &mut report)
+    let outcome = move_cells(&plan, &session, &ids, &execution, &beside, &mut report.arrays)
         .and_then(|()| session.commit())
-        .and_then(|()| finish(&plan, staged, execution, options, &mut report));
+        .and_then(|()| {
+            let lossy = plan.arrays.iter().any(|a| a.bound.is_some());
+            let check = |output: &Container| check_all(&plan, output, 0, options, &mut report.arrays);
+            report.checked = checked(staged.path(), lossy, execution, options, check)?;
+            publish(staged, options, &mut report)
+        });
     if let Some(kept) = kept {
         kept.end(&outcome);
     }
     outcome.map(|()| report)
 }
 
-/// Verifies the output, if requested, and publishes it.
-fn finish(
-    plan: &ConvertPlan,
-    staged: StagedOutput,
+impl Converted {
+    fn new(format: &'static dyn Format, options: &ConvertOptions) -> Self {
+        Self {
+            format,
+            arrays: Vec::new(),
+            array_count: 0,
+            raw_bytes: 0,
+            digest: String::new(),
+            stored_bytes: 0,
+            resumed: 0,
+            checked: false,
+            dry_run: options.dry_run,
+        }
+    }
+
+    /// Counts arrays, and lists them while fewer than `most` are.
+    fn list(&mut self, arrays: Vec<ConvertedArray>, most: usize) {
+        self.array_count += arrays.len();
+        self.raw_bytes += arrays.iter().filter_map(|a| a.rechunk.as_ref()).map(|plan| plan.bytes).sum::<u64>();
+        let room = most.saturating_sub(self.arrays.len());
+        self.arrays.extend(arrays.into_iter().take(room));
+    }
+}
+
+/// Stages the output. A conversion can replace its own source.
+fn stage(
+    source: &Container,
+    target: &Path,
+    format: &'static dyn Format,
+    options: &ConvertOptions,
+) -> Result<StagedOutput> {
+    let overwrite = if options.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
+    let output = Output::dataset(target, format.capabilities().folder).overwrite(overwrite).in_place();
+    let output = output.durability(options.durability);
+    let output = output.source(source.location()).storage(options.storage.clone());
+    output.canceled_by(&options.execution.cancel).stage()
+}
+
+/// Verifies the output, if requested or lossy; returns whether it was.
+fn checked(
+    staged: &Path,
+    lossy: bool,
     execution: Options,
     options: &ConvertOptions,
-    report: &mut Converted,
-) -> Result<()> {
-    if options.check || plan.arrays.iter().any(|a| a.bound.is_some()) {
-        let output = Open::new().access(ReadMode::Read).execution(execution).open(staged.path())?;
-        check_all(plan, &output, options, report)?;
-        report.checked = true;
+    check: impl FnOnce(&Container) -> Result<()>,
+) -> Result<bool> {
+    if !options.check && !lossy {
+        return Ok(false);
     }
+    check(&Open::new().access(ReadMode::Read).execution(execution).open(staged)?)?;
+    Ok(true)
+}
+
+/// Publishes the output.
+fn publish(staged: StagedOutput, options: &ConvertOptions, report: &mut Converted) -> Result<()> {
     options.execution.cancel.check()?;
     report.stored_bytes = size(staged.path());
     staged.publish()
@@ -194,14 +233,14 @@ fn move_cells(
     ids: &[usize],
     execution: &Options,
     staged: &Path,
-    report: &mut Converted,
+    listed: &mut [ConvertedArray],
 ) -> Result<()> {
     let (grids, rest) = ids.split_at(plan.arrays.len());
     for (planned, id) in plan.arrays.iter().zip(grids) {
         transfer(session, *id, &planned.feed, &planned.rechunk, || scratch(staged))?;
     }
     let (cells, mut rest) = rest.split_at(plan.cells.len());
-    let shown = report.arrays.iter_mut().skip(plan.arrays.len());
+    let shown = listed.iter_mut().skip(plan.arrays.len());
     for ((planned, id), shown) in plan.cells.iter().zip(cells).zip(shown) {
         shown.cells = Some(planned.write(session, *id, execution)?);
     }
@@ -213,23 +252,25 @@ fn move_cells(
     Ok(())
 }
 
-/// Reads everything again and compares it.
+/// Reads everything again and compares it. The arrays of the plan are those of the output from `first`.
 fn check_all(
     plan: &ConvertPlan,
     output: &Container,
+    first: usize,
     options: &ConvertOptions,
-    report: &mut Converted,
+    listed: &mut [ConvertedArray],
 ) -> Result<()> {
-    for (number, (planned, shown)) in plan.arrays.iter().zip(&mut report.arrays).enumerate() {
+    let mut listed = listed.iter_mut();
+    for (number, planned) in (first..).zip(&plan.arrays) {
         let found = check::check(planned, number, output, options)?;
-        if let Some(packed) = &mut shown.packed {
+        if let Some(packed) = listed.next().and_then(|shown| shown.packed.as_mut()) {
             (packed.max_abs_error, packed.max_rel_error) = (Some(found.max_abs), Some(found.max_rel));
         }
     }
     for planned in &plan.cells {
         planned.check(output, &options.execution)?;
     }
-    let mut number = plan.arrays.len() + plan.cells.len();
+    let mut number = first + plan.arrays.len() + plan.cells.len();
     for table in &plan.tables {
         table.check(output, number, &options.execution)?;
         number += table.specs.len();
@@ -237,32 +278,10 @@ fn check_all(
     Ok(())
 }
 
-/// Returns whether stored chunks can be copied: cells are unchanged, and no other level is requested.
-fn passes(planned: &PlannedArray, options: &ConvertOptions) -> bool {
-    let schema = &planned.spec.schema;
-    let [column] = planned.feed.columns.as_slice() else { return false };
-    let field = column.array.selected_field();
-    let levels = options.codecs.iter().flatten().any(|codec| !codec.options.is_empty());
-    let names: Vec<&str> = planned.spec.codecs.iter().flatten().map(|codec| codec.name.as_str()).collect();
-    !levels
-        && !column.changes()
-        && planned.bound.is_none()
-        && schema.fields[0].nullable == field.nullable
-        && field.codecs.iter().map(String::as_str).eq(names.iter().copied())
-        && column.array.schema().chunk_shape == schema.chunk_shape
-        && planned
-            .feed
-            .selection
-            .slices()
-            .iter()
-            .zip(&planned.rechunk.grids.to)
-            .all(|(slice, chunk)| slice.step == 1 && slice.start.is_multiple_of(*chunk))
-}
-
 /// Options with as many threads as the memory allows, and without progress.
-fn within(plan: &ConvertPlan, options: &ConvertOptions) -> Result<Options> {
+fn within(threads: usize, options: &ConvertOptions) -> Result<Options> {
     let execution = options.execution.clone();
-    if plan.threads < execution.threads() { execution.with_threads(plan.threads) } else { Ok(execution) }
+    if threads < execution.threads() { execution.with_threads(threads) } else { Ok(execution) }
 }
 
 /// An unnamed temporary file next to the unpublished output, removed when the process ends.

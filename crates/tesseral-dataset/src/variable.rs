@@ -2,10 +2,12 @@
 //! of the format.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use tesseral_core::metadata::SET_ASIDE;
 use tesseral_core::schema::VariableRole;
 use tesseral_core::{Advice, Attributes, Dimension, Error, Result, Value};
+use tesseral_format::ContainerPart;
 
 use crate::{Array, Container};
 
@@ -39,9 +41,23 @@ pub struct Variables {
 impl Variables {
     /// Returns the variables of a container; all of them, or those of named arrays and fields.
     pub fn select(container: &Container, wanted: &[String]) -> Result<Self> {
-        let mut names = VariableNames::kept(container, wanted, usize::MAX)?;
+        let mut names = VariableNames::whole(container, wanted, usize::MAX)?;
+        Self::all(&mut names)
+    }
+
+    /// Returns the variables of a part, named within it.
+    ///
+    /// # Errors
+    /// As [`VariableNames::new`].
+    pub fn of_part(container: &Container, part: &ContainerPart) -> Result<Self> {
+        let mut names =
+            VariableNames::within(container, part.arrays.clone(), &part.attributes, &[], usize::MAX)?;
+        Self::all(&mut names)
+    }
+
+    fn all(names: &mut VariableNames<'_>) -> Result<Self> {
         let list = (0..names.len()).map(|i| names.variable(i)).collect::<Result<_>>()?;
-        Ok(Self { list, attributes: names.attributes })
+        Ok(Self { list, attributes: std::mem::take(&mut names.attributes) })
     }
 }
 
@@ -52,7 +68,9 @@ pub struct VariableNames<'a> {
     list: Vec<VariableName>,
     /// Attributes of the container.
     pub attributes: Attributes,
-    /// All arrays, unless there are too many.
+    /// Index of the first array that is named.
+    first: usize,
+    /// All named arrays, unless there are too many.
     opened: Vec<(Array, Attributes)>,
     /// The last array that was opened again: fields of one array follow one another.
     last: Option<(usize, Array, Attributes)>,
@@ -86,13 +104,25 @@ impl<'a> VariableNames<'a> {
     /// # Errors
     /// `Unsupported` for an array without fields, `NotFound`, and errors of loading metadata.
     pub fn new(container: &'a Container, wanted: &[String]) -> Result<Self> {
-        Self::kept(container, wanted, OPENED)
+        Self::whole(container, wanted, OPENED)
     }
 
     /// As [`new`](Self::new), with at most that many open arrays.
-    fn kept(container: &'a Container, wanted: &[String], most: usize) -> Result<Self> {
+    fn whole(container: &'a Container, wanted: &[String], most: usize) -> Result<Self> {
+        Self::within(container, 0..container.len(), container.attributes(), wanted, most)
+    }
+
+    /// Names the variables of some arrays, which have these attributes in common.
+    fn within(
+        container: &'a Container,
+        range: Range<usize>,
+        common: &Attributes,
+        wanted: &[String],
+        most: usize,
+    ) -> Result<Self> {
+        let (first, count) = (range.start, range.len());
         let (mut arrays, mut opened, mut lifted) = (Vec::new(), Vec::new(), Attributes::new());
-        for index in 0..container.len() {
+        for index in range {
             let array = container.array_at(index)?;
             if array.schema().fields.is_empty() && wanted.is_empty() {
                 let error =
@@ -105,16 +135,16 @@ impl<'a> VariableNames<'a> {
                 given: array.handle().source().given_name().map(str::to_owned),
                 fields: array.schema().fields.iter().map(|field| field.name.clone()).collect(),
             });
-            if container.len() <= most {
+            if count <= most {
                 opened.push((array, attributes));
             }
         }
-        let same = container.len() == 1
-            && container.array_at(0).is_ok_and(|array| array.schema().attributes == *container.attributes());
-        let mut attributes = if same { Attributes::new() } else { container.attributes().clone() };
+        let same = count == 1
+            && container.array_at(first).is_ok_and(|array| array.schema().attributes == *common);
+        let mut attributes = if same { Attributes::new() } else { common.clone() };
         attributes.extend(lifted);
-        let list = names(container, &arrays);
-        let mut names = Self { container, list, attributes, opened, last: None };
+        let list = names(container, first, &arrays);
+        let mut names = Self { container, list, attributes, first, opened, last: None };
         if !wanted.is_empty() {
             names.keep(wanted)?;
         }
@@ -131,6 +161,11 @@ impl<'a> VariableNames<'a> {
         self.list.is_empty()
     }
 
+    /// Index of the array of a variable in the container.
+    pub fn number(&self, index: usize) -> Option<usize> {
+        self.list.get(index).map(|known| known.number)
+    }
+
     /// The names, in the order of the arrays.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.list.iter().map(|known| known.name.as_str())
@@ -142,7 +177,7 @@ impl<'a> VariableNames<'a> {
     /// `Limit` if its array has too many fields; errors of loading metadata.
     pub fn variable(&mut self, index: usize) -> Result<Variable> {
         let VariableName { name, number, field, only, given } = self.list[index].clone();
-        let (array, attributes) = match self.opened.get(number) {
+        let (array, attributes) = match self.opened.get(number - self.first) {
             Some((array, attributes)) => (array, attributes),
             None => {
                 if self.last.as_ref().is_none_or(|(last, ..)| *last != number) {
@@ -222,7 +257,7 @@ impl<'a> VariableNames<'a> {
 
 /// Names of the variables: those of their arrays, or the user-defined ones of numbered arrays, if these are unique; the fields' own names
 /// if all are unique and not empty.
-fn names(container: &Container, arrays: &[NamedArray]) -> Vec<VariableName> {
+fn names(container: &Container, first: usize, arrays: &[NamedArray]) -> Vec<VariableName> {
     let numbered = container.format().messages().is_some();
     let mut seen: HashMap<&str, usize> = HashMap::new();
     for name in arrays.iter().filter_map(|array| array.given.as_deref()) {
@@ -234,7 +269,7 @@ fn names(container: &Container, arrays: &[NamedArray]) -> Vec<VariableName> {
     }
     let short = !numbered && fields.iter().all(|(name, count)| *count == 1 && !name.is_empty());
     let mut list = Vec::new();
-    for (number, array) in arrays.iter().enumerate() {
+    for (number, array) in (first..).zip(arrays) {
         let own = container.inner().name(number);
         let unique = array.given.as_deref().filter(|name| numbered && seen[name] == 1);
         let (outer, only) = (unique.unwrap_or(own), array.fields.len() == 1);

@@ -339,16 +339,29 @@ impl WriteSession {
         self.writer.add_history(row)
     }
 
+    /// Ends a part of the container, such as a message. Arrays that are created afterwards belong to the next one and are
+    /// numbered from 0.
+    ///
+    /// # Errors
+    /// `Unsupported` by formats of one part; `InvalidRequest` if a chunk is missing; `Io`.
+    pub fn finish_part(&mut self) -> Result<()> {
+        self.flush_arrays()?;
+        self.arrays.clear();
+        self.writer.finish_part()
+    }
+
     /// Publishes the container atomically.
     ///
     /// # Errors
     /// `InvalidRequest` if a chunk is missing; `Io`.
     pub fn commit(self) -> Result<()> {
-        self.options.cancel.check()?;
-        for array in 0..self.arrays.len() {
-            self.flush_cells(array)?;
-        }
+        self.flush_arrays()?;
         self.writer.commit()
+    }
+
+    fn flush_arrays(&self) -> Result<()> {
+        self.options.cancel.check()?;
+        (0..self.arrays.len()).try_for_each(|array| self.flush_cells(array))
     }
 }
 

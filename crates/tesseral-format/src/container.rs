@@ -64,6 +64,19 @@ pub struct Version {
     pub state: VersionState,
 }
 
+/// A part of a container that stands on its own, such as a message: its arrays refer to nothing in other parts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ContainerPart {
+    /// Indexes of its arrays.
+    pub arrays: Range<usize>,
+    /// Its attributes.
+    pub attributes: Attributes,
+    /// Attributes of its groups.
+    pub groups: Groups,
+    /// Its provenance rows, oldest first.
+    pub history: Vec<HistoryRow>,
+}
+
 /// An opened file or folder: a snapshot that does not change with later writes.
 pub trait ContainerSource: Debug + Send + Sync {
     /// Identifier of its format.
@@ -110,6 +123,27 @@ pub trait ContainerSource: Debug + Send + Sync {
 
     /// Attributes of the container.
     fn attributes(&self) -> &Attributes;
+
+    /// Number of parts that stand on their own, such as the messages of a file; 1 for a container that is a whole.
+    fn parts(&self) -> usize {
+        1
+    }
+
+    /// Returns a part.
+    ///
+    /// # Errors
+    /// `NotFound` if the number is out of bounds; errors of loading its metadata.
+    fn part(&self, number: usize) -> Result<ContainerPart> {
+        if number > 0 {
+            return Err(Error::not_found("part", number.to_string(), Vec::new()));
+        }
+        Ok(ContainerPart {
+            arrays: 0..self.len(),
+            attributes: self.attributes().clone(),
+            groups: self.groups().clone(),
+            history: self.history().to_vec(),
+        })
+    }
 
     /// Attributes of its groups.
     fn groups(&self) -> &Groups {

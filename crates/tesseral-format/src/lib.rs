@@ -36,7 +36,7 @@ mod written_chunks;
 pub use cell_keys::{CellKey, CellKeys, DuplicatePolicy};
 pub use cells_out::CellsOut;
 pub use column::{Column, ColumnData, ColumnMut, KEPT, Scratch, UNWRITTEN};
-pub use container::{ContainerSource, Groups, MemoryBudget, Version, VersionState};
+pub use container::{ContainerPart, ContainerSource, Groups, MemoryBudget, Version, VersionState};
 pub use contiguous::{CONTIGUOUS_CHUNK, contiguous_chunk_shape, contiguous_runs, first_cell};
 pub use create_options::{
     CreateOption, CreateOptions, DeclaredLabel, Domains, FormatOptions, OptionInfo, OptionSet, OptionTable,

@@ -370,6 +370,15 @@ pub trait Writer: Debug + Send + Sync {
     /// `Unsupported` if the format has no history.
     fn add_history(&mut self, row: HistoryRow) -> Result<()>;
 
+    /// Ends a [part](crate::ContainerPart): its arrays are complete, and what is created or set afterwards belongs to the next one,
+    /// whose arrays are numbered from 0. The last part ends with [`commit`](Self::commit), too.
+    ///
+    /// # Errors
+    /// `Unsupported` by formats of one part; `InvalidRequest` with the first missing chunk; `Io`.
+    fn finish_part(&mut self) -> Result<()> {
+        Err(Error::unsupported("several parts"))
+    }
+
     /// Publishes the container atomically.
     ///
     /// # Errors

@@ -66,7 +66,10 @@ impl ArraySource for ColumnArray {
             let span = self.span(number)?;
             self.limits.check_chunk(span.end - span.start)?;
             let cells = group.end - group.start;
-            let size = self.schema.fields[0].cell_size().unwrap_or(1) as u64;
+            // Texts take at least the position of their end.
+            let field = &self.schema.fields[0];
+            let size = field.cell_size().unwrap_or(size_of::<u64>()) + usize::from(field.nullable);
+            let size = size as u64;
             self.limits.check_decoded(cells.saturating_mul(size), span.end - span.start)?;
             let parts = request.columns.iter().map(|column| Part::values(*column, 0, &span)).collect();
             let region = Region::new([(group.start, group.end)]);
@@ -130,10 +133,7 @@ impl ArraySource for ColumnArray {
             object: &self.object,
             offset: self.span(group)?.start,
         };
-        stored.decode(
-            part,
-            &mut CellsOut::new(out, &self.schema.fields[0], self.limits),
-            &mut scratch.contexts,
-        )
+        let mut out = CellsOut::new(out, &self.schema.fields[0], self.limits, part.len() as u64);
+        stored.decode(part, &mut out, &mut scratch.contexts)
     }
 }

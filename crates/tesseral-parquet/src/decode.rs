@@ -234,10 +234,11 @@ impl ColumnChunk<'_> {
             }
             dictionary
         } else {
-            let limit = usize::try_from(out.limits().chunk_bytes).unwrap_or(usize::MAX);
-            own = encoding::decode(page.encoding, values, some, width, limit)?.ok_or_else(damaged)?;
+            let held = &|len: usize| out.check_beside(len);
+            own = encoding::decode(page.encoding, values, some, width, held)?.ok_or_else(damaged)?;
             &own
         };
+        out.hold(values.len())?;
         let mut next = 0;
         for valid in present {
             let value = if valid {

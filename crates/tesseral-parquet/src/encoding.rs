@@ -32,7 +32,17 @@ pub(crate) enum PageValues {
     Variable { ends: Vec<usize>, bytes: Vec<u8> },
 }
 
+/// Rejects values of more bytes in memory than the stored ones justify.
+pub(crate) type CheckHeld<'a> = &'a dyn Fn(usize) -> Result<()>;
+
 impl PageValues {
+    /// Size in bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Fixed { bytes, .. } | Self::Variable { bytes, .. } => bytes.len(),
+        }
+    }
+
     pub(crate) fn get(&self, at: usize) -> Option<&[u8]> {
         match self {
             Self::Fixed { width, bytes } => {
@@ -188,7 +198,12 @@ fn append(ends: &mut Vec<usize>, out: &mut Vec<u8>, value: &[u8]) -> Result<()> 
 }
 
 /// Texts by their lengths, which can share the start of the text before.
-fn texts(mut bytes: &[u8], count: usize, prefixed: bool, limit: usize) -> Result<Option<PageValues>> {
+fn texts(
+    mut bytes: &[u8],
+    count: usize,
+    prefixed: bool,
+    held: CheckHeld<'_>,
+) -> Result<Option<PageValues>> {
     let mut prefixes = Vec::new();
     if prefixed {
         let Some((own, rest)) = deltas(bytes, count)? else { return Ok(None) };
@@ -202,9 +217,10 @@ fn texts(mut bytes: &[u8], count: usize, prefixed: bool, limit: usize) -> Result
         let shared = prefixes.get(n).map_or(Some(0), |shared| usize::try_from(*shared).ok());
         let (Some(own), Some(shared)) = (own, shared) else { return Ok(None) };
         let end = out.len();
-        if shared > end - start || end.saturating_add(shared) > limit {
+        if shared > end - start {
             return Ok(None);
         }
+        held(end.saturating_add(shared))?;
         alloc::reserve("the values of a page", &mut out, shared)?;
         out.extend_from_within(start..start + shared);
         append(&mut ends, &mut out, own)?;
@@ -244,14 +260,14 @@ pub(crate) fn plain(mut bytes: &[u8], count: usize, width: Width) -> Result<Opti
     })
 }
 
-/// PageValues of an encoding without a dictionary; `None` also for unknown encodings. `limit` bounds texts that share bytes.
+/// PageValues of an encoding without a dictionary; `None` also for unknown encodings. `held` bounds texts that share bytes.
 #[allow(clippy::cast_possible_truncation)]
 pub(crate) fn decode(
     encoding: i64,
     bytes: &[u8],
     count: usize,
     width: Width,
-    limit: usize,
+    held: CheckHeld<'_>,
 ) -> Result<Option<PageValues>> {
     match (encoding, width) {
         (PLAIN, _) => plain(bytes, count, width),
@@ -272,8 +288,8 @@ pub(crate) fn decode(
             numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()[..width]));
             Ok(Some(PageValues::Fixed { width, bytes: out }))
         }
-        (DELTA_LENGTH_BYTE_ARRAY, Width::Variable) => texts(bytes, count, false, limit),
-        (DELTA_BYTE_ARRAY, Width::Variable) => texts(bytes, count, true, limit),
+        (DELTA_LENGTH_BYTE_ARRAY, Width::Variable) => texts(bytes, count, false, held),
+        (DELTA_BYTE_ARRAY, Width::Variable) => texts(bytes, count, true, held),
         (BYTE_STREAM_SPLIT, Width::Bytes(width)) => {
             let Some(bytes) = count.checked_mul(width).and_then(|len| bytes.get(..len)) else {
                 return Ok(None);
@@ -319,5 +335,43 @@ mod tests {
         assert_eq!(bits(&bytes, 0, 64), Some(0x0123_4567_89ab_cdef));
         assert_eq!(bits(&bytes, 4, 12), Some(0xcde));
         assert_eq!(bits(&bytes, 60, 5), None);
+    }
+
+    /// Numbers as `DELTA_BINARY_PACKED`, each difference in 64 bits.
+    fn packed(numbers: &[i64]) -> Vec<u8> {
+        let number = |mut n: u64| {
+            let mut out = Vec::new();
+            while n > 0x7f {
+                out.push(n as u8 | 0x80);
+                n >>= 7;
+            }
+            out.push(n as u8);
+            out
+        };
+        let mut out = [vec![0x80, 1, 4], number(numbers.len() as u64), number(2 * numbers[0] as u64)].concat();
+        let deltas: Vec<u8> = numbers.windows(2).flat_map(|pair| (pair[1] - pair[0]).to_le_bytes()).collect();
+        for block in deltas.chunks(128 * 8) {
+            out.extend([0, 64, 64, 64, 64]);
+            out.extend(block);
+            out.resize(out.len() + 128 * 8 - block.len(), 0);
+        }
+        out
+    }
+
+    #[test]
+    fn texts_that_share_bytes_are_bounded() {
+        let count = 200;
+        let mut prefixes = vec![100; count];
+        let mut lengths = vec![0; count];
+        (prefixes[0], lengths[0]) = (0, 100);
+        let bytes = [packed(&prefixes), packed(&lengths), vec![b'x'; 100]].concat();
+        let values = texts(&bytes, count, true, &|_| Ok(())).unwrap().unwrap();
+        assert_eq!((values.len(), values.get(199).unwrap().len()), (20_000, 100));
+        let held = |len: usize| match len {
+            0..=5000 => Ok(()),
+            _ => Err(tesseral_core::Error::limit("texts", len as u64, 5000)),
+        };
+        let error = texts(&bytes, count, true, &held).unwrap_err();
+        assert!(matches!(error.kind(), tesseral_core::ErrorKind::Limit { .. }), "{error}");
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::json;
 use tesseral_core::{Attributes, Cancel, Error, ErrorKind, HistoryRow, Limits, Result, Value};
-use tesseral_format::{ArraySource, ContainerSource, OpenOptions};
+use tesseral_format::{ArraySource, ContainerPart, ContainerSource, OpenOptions};
 use tesseral_store::Store;
 
 use crate::array::TensogramArray;
@@ -277,16 +277,11 @@ pub struct TensogramContainer {
 
 impl TensogramContainer {
     pub(crate) fn new(catalog: MessageCatalog) -> Self {
-        let mut attributes = Attributes::new();
-        let mut history = Vec::new();
+        let (mut attributes, mut history) = (Attributes::new(), Vec::new());
         if catalog.len() == 1
             && let Ok(metadata) = catalog.metadata(0)
         {
-            attributes = values(metadata.extra.iter());
-            if let Some(rows) = attributes.get(HISTORY).and_then(history_rows) {
-                attributes.shift_remove(HISTORY);
-                history = rows;
-            }
+            (attributes, history) = extra(&metadata);
         }
         Self { catalog: Arc::new(catalog), entries: OnceLock::new(), attributes, history }
     }
@@ -319,6 +314,16 @@ impl TensogramContainer {
         }
         Ok(found)
     }
+}
+
+/// Attributes of a message, and its history.
+fn extra(metadata: &Metadata) -> (Attributes, Vec<HistoryRow>) {
+    let mut attributes = values(metadata.extra.iter());
+    let Some(history) = attributes.get(HISTORY).and_then(history_rows) else {
+        return (attributes, Vec::new());
+    };
+    attributes.shift_remove(HISTORY);
+    (attributes, history)
 }
 
 /// Metadata key of the history.
@@ -440,6 +445,17 @@ impl ContainerSource for TensogramContainer {
 
     fn history(&self) -> &[HistoryRow] {
         &self.history
+    }
+
+    /// A part is a message.
+    fn parts(&self) -> usize {
+        self.catalog.len()
+    }
+
+    fn part(&self, number: usize) -> Result<ContainerPart> {
+        let (attributes, history) = extra(&*self.catalog.metadata(number)?);
+        let arrays = self.entries().of_message(number);
+        Ok(ContainerPart { arrays, attributes, history, ..ContainerPart::default() })
     }
 
     fn details(&self) -> serde_json::Value {

@@ -34,6 +34,10 @@ use crate::wire::object::ObjectFrame;
 #[derive(Debug)]
 pub(crate) struct TensogramWriter {
     staged: Box<dyn Staged>,
+    /// Offset of the message that is being written: the end of the finished ones.
+    offset: u64,
+    /// Whether a message was begun since the last one was finished. A file has at least one.
+    begun: bool,
     hashed: bool,
     masks: MaskOptions,
     reserved: Map,
@@ -235,6 +239,8 @@ impl TensogramWriter {
         }
         Ok(Self {
             staged: store.stage("", options.overwrite)?,
+            offset: 0,
+            begun: true,
             hashed: options.digests,
             masks,
             reserved: provenance.reserved(),
@@ -266,7 +272,7 @@ impl TensogramWriter {
         let mut placed = self.placed();
         placed.waiting.insert(number, frame);
         if placed.lengths.is_empty() {
-            placed.start = self.likely_head()?;
+            placed.start = self.offset.saturating_add(self.likely_head()?);
             placed.end = placed.start;
         }
         while let Some((number, frame)) = {
@@ -307,7 +313,8 @@ impl TensogramWriter {
     fn spool_at(&self, number: usize) -> Result<u64> {
         let message: u64 = self.arrays.iter().map(|array| array.len.saturating_mul(2) + (1 << 20)).sum();
         let before: u64 = self.arrays.iter().take(number).map(|array| array.len).sum();
-        Ok(self.likely_head()?.saturating_add(message).saturating_add(before))
+        let start = self.offset.saturating_add(self.likely_head()?);
+        Ok(start.saturating_add(message).saturating_add(before))
     }
 
     /// Estimates the length of the header frames. If the estimate is wrong, objects are moved at the end.
@@ -322,6 +329,26 @@ impl TensogramWriter {
         let hashes = vec![0; lengths.len()];
         let around = surround(&self.metadata(), &lengths, &hashes, self.hashed, AggregateHash::Auto)?;
         Ok(around.head.len() as u64)
+    }
+
+    /// Writes what surrounds the objects of the message; returns its end.
+    fn finish_message(&self) -> Result<u64> {
+        self.arrays.iter().try_for_each(PendingObject::check_whole)?;
+        for (number, array) in self.arrays.iter().enumerate() {
+            if array.grid.total() == 0 {
+                self.store_object(number, Vec::new())?;
+            }
+        }
+        let placed = self.placed();
+        let (lengths, hashes) = (&placed.lengths, &placed.hashes);
+        let around = surround(&self.metadata(), lengths, hashes, self.hashed, AggregateHash::Auto)?;
+        let head = self.offset + around.head.len() as u64;
+        if !lengths.is_empty() {
+            shift(&*self.staged, placed.start, placed.end, head)?;
+        }
+        self.staged.write_at(self.offset, &around.head)?;
+        self.staged.write_at(head + (placed.end - placed.start), &around.tail)?;
+        Ok(self.offset + around.total_length)
     }
 
     fn metadata(&self) -> Metadata {
@@ -459,6 +486,7 @@ impl Writer for TensogramWriter {
             array.spooled = array.len > self.work_space && spool::streams(&array.stages);
             Ok(array)
         })();
+        self.begun = true;
         self.arrays.push(begun.map_err(|e: Error| e.in_array(&schema.name))?);
         Ok(self.arrays.len() - 1)
     }
@@ -528,33 +556,30 @@ impl Writer for TensogramWriter {
     fn set_attributes(&mut self, attributes: Attributes) -> Result<()> {
         let items = attributes.iter().map(|(key, value)| Ok((key.clone(), CborItem::from_value(value)?)));
         self.extra = items.collect::<Result<_>>()?;
+        self.begun = true;
         Ok(())
     }
 
     fn add_history(&mut self, row: HistoryRow) -> Result<()> {
         self.history.push(row);
+        self.begun = true;
+        Ok(())
+    }
+
+    /// A part is a message.
+    fn finish_part(&mut self) -> Result<()> {
+        self.offset = self.finish_message()?;
+        self.begun = false;
+        self.arrays.clear();
+        self.extra.clear();
+        self.history.clear();
+        self.placed = Mutex::default();
         Ok(())
     }
 
     fn commit(self: Box<Self>) -> Result<()> {
-        self.arrays.iter().try_for_each(PendingObject::check_whole)?;
-        for (number, array) in self.arrays.iter().enumerate() {
-            if array.grid.total() == 0 {
-                self.store_object(number, Vec::new())?;
-            }
-        }
-        let placed = self.placed();
-        let (lengths, hashes) = (&placed.lengths, &placed.hashes);
-        let around = surround(&self.metadata(), lengths, hashes, self.hashed, AggregateHash::Auto)?;
-        let head = around.head.len() as u64;
-        if !lengths.is_empty() {
-            shift(&*self.staged, placed.start, placed.end, head)?;
-        }
-        let end = head + (placed.end - placed.start);
-        drop(placed);
-        self.staged.write_at(0, &around.head)?;
-        self.staged.write_at(end, &around.tail)?;
-        self.staged.set_len(around.total_length)?;
+        let end = if self.begun { self.finish_message()? } else { self.offset };
+        self.staged.set_len(end)?;
         self.staged.publish()
     }
 }

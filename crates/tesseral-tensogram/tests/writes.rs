@@ -71,6 +71,65 @@ fn write(specs: &[(ArraySpec, Vec<u8>)], options: &CreateOptions) -> tesseral_co
     Ok(store)
 }
 
+#[test]
+fn parts_are_messages() {
+    for work_space in [None, Some(0)] {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new("out.tgm"));
+        let options = CreateOptions { work_space, ..CreateOptions::default() };
+        let mut writer = TensogramFormat.create(Arc::clone(&store), &options).unwrap();
+        // Objects of lengths that need padding, and a message without objects.
+        let lengths: [&[u64]; 4] = [&[700, 3], &[5], &[], &[4000, 1, 9]];
+        for (number, lengths) in lengths.iter().enumerate() {
+            for (object, len) in lengths.iter().enumerate() {
+                let spec = ArraySpec::raw(ArraySchema::dense("", DType::UInt8, &[*len], &[*len]));
+                assert_eq!(writer.begin(&spec).unwrap(), object, "objects of a message are numbered from 0");
+            }
+            let title = Value::from(format!("message {number}"));
+            writer.set_attributes([("title".to_owned(), title)].into()).unwrap();
+            writer.add_history(HistoryRow { op: format!("op {number}"), ..HistoryRow::default() }).unwrap();
+            for (object, len) in lengths.iter().enumerate() {
+                let cells = vec![number as u8 + 1; *len as usize];
+                let column = ColumnData::Fixed { values: &cells, validity: None };
+                let chunk = writer.encode(object, &[0], &[column], Vec::new(), &mut Scratch::default());
+                writer.push(object, chunk.unwrap()).unwrap();
+            }
+            writer.finish_part().unwrap();
+        }
+        writer.commit().unwrap();
+        let mut failed = Vec::new();
+        let report = &mut |f: tesseral_core::Finding| failed.extend((!f.ok).then_some(f));
+        TensogramFormat.audit(Arc::clone(&store), &Default::default(), report).unwrap();
+        assert!(failed.is_empty(), "{failed:?}");
+        let container = TensogramFormat.open(Arc::clone(&store), &OpenOptions::default()).unwrap();
+        assert_eq!((container.parts(), container.len()), (4, 6));
+        for (number, lengths) in lengths.iter().enumerate() {
+            let part = container.part(number).unwrap();
+            assert_eq!(part.arrays.len(), lengths.len());
+            assert_eq!(part.attributes["title"], Value::from(format!("message {number}")));
+            assert_eq!(part.history.iter().map(|row| row.op.as_str()).collect::<Vec<_>>(), [format!("op {number}")]);
+            for (index, len) in part.arrays.zip(*lengths) {
+                let array = container.array(index).unwrap();
+                assert_eq!(array.schema().shape().unwrap(), [*len]);
+                let request = Request::cells(tesseral_core::Selection::all(&[*len]), 0);
+                let plan = tesseral_format::plan(&*array, &store, &request).unwrap();
+                let part = plan.chunks[0].parts[0];
+                let stored = store.read("", part.offset..part.offset + part.len).unwrap();
+                assert_eq!(stored, vec![number as u8 + 1; *len as usize]);
+            }
+        }
+        assert!(container.part(4).is_err());
+    }
+}
+
+#[test]
+fn a_part_with_a_missing_chunk_is_rejected() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new("out.tgm"));
+    let mut writer = TensogramFormat.create(Arc::clone(&store), &CreateOptions::default()).unwrap();
+    writer.begin(&ArraySpec::raw(ArraySchema::dense("", DType::UInt8, &[4], &[2]))).unwrap();
+    let error = writer.finish_part().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::InvalidRequest { .. }), "{error}");
+}
+
 /// Lengths that need one more pass over the index than the reference makes.
 #[test]
 fn the_index_reaches_its_fixed_point() {

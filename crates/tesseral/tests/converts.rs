@@ -125,3 +125,104 @@ fn differences_are_located() {
     let found = tesseral::diff(&opened, &tesseral::open(&three).unwrap(), &DiffOptions::default()).unwrap();
     assert_eq!(found.notes.iter().map(|note| note.what.as_str()).collect::<Vec<_>>(), ["dtype"]);
 }
+
+/// A file of messages with a title each; message `n` has the arrays `a` and `b` of `n + 1` cells.
+fn messages(path: &Path, count: u64) {
+    let mut file = Vec::new();
+    for n in 0..count {
+        let mut session = Create::new().overwrite().begin(path, "tgm").unwrap();
+        let cells: Vec<u8> = (0..=n as i32).flat_map(i32::to_le_bytes).collect();
+        let ids = ["a", "b"].map(|name| {
+            let mut schema = ArraySchema::dense(name, DType::Int32, &[n + 1], &[n + 1]);
+            schema.dims[0].name = format!("d{n}");
+            schema.attributes.insert("number".to_owned(), Value::Int(n as i64));
+            session.add(&ArraySpec { schema, codecs: vec![Vec::new()], text: None }).unwrap()
+        });
+        session.set_attributes([("title".to_owned(), Value::from(format!("message {n}")))].into()).unwrap();
+        ids.iter().for_each(|id| session.write(*id, &cells).unwrap());
+        session.commit().unwrap();
+        file.extend(std::fs::read(path).unwrap());
+    }
+    std::fs::write(path, file).unwrap();
+}
+
+/// Options that replace the output, changed.
+fn replacing(change: impl FnOnce(&mut ConvertOptions)) -> ConvertOptions {
+    let mut options = ConvertOptions::new().overwrite();
+    change(&mut options);
+    options
+}
+
+#[test]
+fn messages_stay_messages() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, out) = (folder.path().join("a.tgm"), folder.path().join("b.tgm"));
+    messages(&source, 5);
+    let opened = tesseral::open(&source).unwrap();
+    let done = tesseral::convert(&opened, &out, &ConvertOptions::new().check()).unwrap();
+    assert!(done.checked);
+    assert_eq!((done.array_count, done.arrays.len(), done.raw_bytes), (10, 10, 2 * 4 * 15));
+    assert!(same(&source, &out));
+    let written = tesseral::open(&out).unwrap();
+    assert_eq!(written.names().collect::<Vec<_>>(), opened.names().collect::<Vec<_>>());
+    assert_eq!(written.inner().parts(), 5);
+    for n in 0..5 {
+        let (ours, theirs) = (written.inner().part(n).unwrap(), opened.inner().part(n).unwrap());
+        assert_eq!((&ours.arrays, &ours.attributes), (&theirs.arrays, &theirs.attributes));
+        let ops: Vec<_> = ours.history.iter().map(|row| row.op.as_str()).collect();
+        assert_eq!(ops, if n == 0 { vec!["convert"] } else { Vec::new() });
+    }
+    // A conversion of one message is as before.
+    messages(&source, 1);
+    tesseral::convert(&tesseral::open(&source).unwrap(), &out, &ConvertOptions::new().overwrite()).unwrap();
+    let written = tesseral::open(&out).unwrap();
+    assert_eq!((written.inner().parts(), written.history().len()), (1, 1));
+    assert_eq!(written.attributes()["title"], Value::from("message 0"));
+}
+
+#[test]
+fn named_arrays_of_messages_are_converted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, out) = (folder.path().join("a.tgm"), folder.path().join("b.tgm"));
+    messages(&source, 4);
+    let opened = tesseral::open(&source).unwrap();
+    let only = replacing(|options| options.arrays = vec!["3/1".to_owned(), "1/0".to_owned()]);
+    tesseral::convert(&opened, &out, &only).unwrap();
+    let written = tesseral::open(&out).unwrap();
+    assert_eq!((written.inner().parts(), written.len()), (2, 2));
+    assert_eq!(written.array("0/0").unwrap().attributes()["number"], Value::Int(1));
+    assert_eq!(written.array("1/0").unwrap().attributes()["name"], Value::from("b"));
+    // Casts and selections of arrays and dimensions that only some messages have.
+    let cast = replacing(|options| options.casts = vec!["2/0=float64".parse().unwrap()]);
+    tesseral::convert(&opened, &out, &cast).unwrap();
+    let written = tesseral::open(&out).unwrap();
+    let dtypes = (0..8).map(|i| written.array_at(i).unwrap().schema().fields[0].dtype).collect::<Vec<_>>();
+    let expected = (0..8).map(|i| if i == 4 { DType::Float64 } else { DType::Int32 }).collect::<Vec<_>>();
+    assert_eq!(dtypes, expected);
+    let part = replacing(|options| options.select = vec!["d3=1:3".to_owned()]);
+    tesseral::convert(&opened, &out, &part).unwrap();
+    let written = tesseral::open(&out).unwrap();
+    let shape = |name: &str| written.array(name).unwrap().schema().shape().unwrap();
+    assert_eq!((shape("3/0").to_vec(), shape("2/1").to_vec()), (vec![2], vec![3]));
+    // Names that no message has.
+    for wrong in [
+        replacing(|options| options.casts = vec!["9/0=float64".parse().unwrap()]),
+        replacing(|options| options.select = vec!["d9=0:1".to_owned()]),
+        replacing(|options| options.arrays = vec!["9/0".to_owned()]),
+    ] {
+        let none = folder.path().join("none.tgm");
+        assert!(tesseral::convert(&opened, &none, &wrong).is_err());
+        assert!(!none.exists());
+    }
+}
+
+#[test]
+fn a_message_that_does_not_fit_is_found_before_the_first_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, out) = (folder.path().join("a.tgm"), folder.path().join("b.tgm"));
+    messages(&source, 3);
+    let options = replacing(|options| options.codecs = Some(vec![CodecSpec::new("no such codec")]));
+    let error = tesseral::convert(&tesseral::open(&source).unwrap(), &out, &options).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Unsupported { .. } | ErrorKind::InvalidRequest { .. }), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+}

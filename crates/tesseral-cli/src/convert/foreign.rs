@@ -90,6 +90,7 @@ fn report(
             "source_digest": null,
             "stored_bytes": stored,
             "digests_lost": digests_lost,
+            "array_count": 0,
             "arrays": [],
         }))?;
         return Ok(exit::OK);

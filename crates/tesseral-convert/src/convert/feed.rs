@@ -1,7 +1,8 @@
 //! Cells of a new array from the arrays of a source: selected, cast, and checked for values that the target cannot store.
 
 use tesseral_core::{
-    Advice, Coords, DType, Error, Field, Region, Result, Scalar, Selection, Slice, alloc, missing,
+    Advice, CellLen, Coords, DType, Error, Field, Limits, Region, Result, Scalar, Selection, Slice, alloc,
+    missing,
 };
 use tesseral_engine::kernel::cast;
 use tesseral_engine::{CellSource, Cells, Options, gaps, read_column, read_stored, spread};
@@ -69,7 +70,12 @@ impl FeedColumn {
             // A cell that was missing before may hold it.
             let declared =
                 self.is_declared(value) || self.replaced.iter().any(|(_, new)| missing::same(new, value));
-            stand_in(column, value, declared, place)?;
+            match self.field().cell {
+                CellLen::Var => {
+                    stand_in_texts(column, value, declared, self.array.handle().limits(), place)?;
+                }
+                _ => stand_in(column, value, declared, place)?,
+            }
             *column = std::mem::replace(column, Cells::for_field(self.field())).without_validity();
         }
         Ok(())
@@ -156,6 +162,12 @@ impl FeedColumn {
     }
 }
 
+/// The error for a cell that has the value which replaces missing cells.
+fn taken(place: &str, value: &Scalar) -> Error {
+    let what = format!("the cell {place} already holds {value}, the value for missing cells");
+    Error::unsupported(what).hint(Advice::OtherFillValue)
+}
+
 /// Replaces nulls by a value; fails if a cell already has it.
 fn stand_in(cells: &mut Cells, value: &Scalar, declared: bool, place: impl Fn(u64) -> String) -> Result<()> {
     let size = cells.size();
@@ -170,11 +182,36 @@ fn stand_in(cells: &mut Cells, value: &Scalar, declared: bool, place: impl Fn(u6
         } else if !declared
             && (*cell == *filled || numeric && missing::same(&Scalar::from_le_bytes(dtype, cell)?, value))
         {
-            let what =
-                format!("the cell {} already holds {value}, the value for missing cells", place(i as u64));
-            return Err(Error::unsupported(what).hint(Advice::OtherFillValue));
+            return Err(taken(&place(i as u64), value));
         }
     }
+    Ok(())
+}
+
+/// As [`stand_in`] for variable-length cells.
+fn stand_in_texts(
+    cells: &mut Cells,
+    value: &Scalar,
+    declared: bool,
+    limits: &Limits,
+    place: impl Fn(u64) -> String,
+) -> Result<()> {
+    let Some(validity) = cells.validity() else { return Ok(()) };
+    let own = value.bytes();
+    let (count, stored) = (cells.len(), cells.data().len());
+    let absent = validity.iter().filter(|valid| **valid == 0).count();
+    let bytes = absent.saturating_mul(own.len()).saturating_add(stored);
+    limits.check_held("missing values", bytes as u64, (stored + count) as u64)?;
+    let mut out = cells.part(0..0);
+    out.try_reserve(count, bytes)?;
+    for i in 0..count {
+        let (cell, valid) = (cells.get(i), cells.is_valid(i));
+        if valid && !declared && cell == own {
+            return Err(taken(&place(i as u64), value));
+        }
+        out.push(if valid { cell } else { own }, valid);
+    }
+    *cells = out;
     Ok(())
 }
 
@@ -266,5 +303,41 @@ impl CellSource for CellFeed {
             return Ok(None);
         }
         read_stored(column.array.handle(), &self.source_of(region)?.bounds(), accepts_encoded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tesseral_core::ErrorKind;
+
+    fn texts(values: &[&str], validity: &[u8]) -> Cells {
+        let field = Field { cell: CellLen::Var, ..Field::new("t", DType::Utf8) };
+        let mut cells = Cells::for_field(&field);
+        values.iter().for_each(|value| cells.push(value.as_bytes(), true));
+        cells.with_validity(validity.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn missing_texts_become_the_value() {
+        let at = |i: u64| format!("at {i}");
+        for value in ["", "none", "n"] {
+            let mut cells = texts(&["ab", "", "c", ""], &[1, 0, 1, 0]);
+            let value = Scalar::from_text(value);
+            stand_in_texts(&mut cells, &value, false, &Limits::DEFAULT, at).unwrap();
+            let found: Vec<&[u8]> = (0..4).map(|i| cells.get(i)).collect();
+            assert_eq!(found, [b"ab", value.bytes(), b"c", value.bytes()]);
+        }
+        // A cell that has the value already.
+        let mut cells = texts(&["ab", "", ""], &[1, 0, 1]);
+        let error =
+            stand_in_texts(&mut cells, &Scalar::from_text(""), false, &Limits::DEFAULT, at).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }) && error.to_string().contains("at 2"));
+        stand_in_texts(&mut cells, &Scalar::from_text(""), true, &Limits::DEFAULT, at).unwrap();
+        // A long value for many cells.
+        let mut cells = texts(&["", "", ""], &[0, 0, 0]);
+        let long = Scalar::from_text(&"x".repeat(20 << 20));
+        let error = stand_in_texts(&mut cells, &long, false, &Limits::DEFAULT, at).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Limit { .. }), "{error}");
     }
 }

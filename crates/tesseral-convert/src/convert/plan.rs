@@ -1,7 +1,7 @@
 //! Plan of a conversion: every array with its dimensions, dtypes, chunks and codecs, rehearsed against the target's format
 //! before the first write.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use tesseral_core::dtype::Class;
@@ -51,6 +51,27 @@ pub(crate) struct PlannedArray {
     pub bound: Option<lossy::ErrorBound>,
 }
 
+impl PlannedArray {
+    /// Returns whether stored chunks can be copied: cells are unchanged, and no other level is requested.
+    fn passes(&self, options: &ConvertOptions) -> bool {
+        let schema = &self.spec.schema;
+        let [column] = self.feed.columns.as_slice() else { return false };
+        let field = column.array.selected_field();
+        let levels = options.codecs.iter().flatten().any(|codec| !codec.options.is_empty());
+        let names: Vec<&str> = self.spec.codecs.iter().flatten().map(|codec| codec.name.as_str()).collect();
+        let slices = self.feed.selection.slices().iter();
+        !levels
+            && !column.changes()
+            && self.bound.is_none()
+            && schema.fields[0].nullable == field.nullable
+            && field.codecs.iter().map(String::as_str).eq(names.iter().copied())
+            && column.array.schema().chunk_shape == schema.chunk_shape
+            && slices
+                .zip(&self.rechunk.grids.to)
+                .all(|(slice, chunk)| slice.step == 1 && slice.start.is_multiple_of(*chunk))
+    }
+}
+
 /// The complete plan.
 #[derive(Debug)]
 pub(crate) struct ConvertPlan {
@@ -67,19 +88,50 @@ pub(crate) struct ConvertPlan {
     pub threads: usize,
 }
 
+/// What is planned together.
+#[derive(Clone, Debug)]
+pub(crate) struct PlanScope {
+    pub variables: Variables,
+    pub groups: Groups,
+}
+
+impl PlanScope {
+    /// All of a source, or the arrays that the options name.
+    pub(crate) fn whole(source: &Container, options: &ConvertOptions) -> Result<Self> {
+        let arrays = if options.arrays.is_empty() { source.len() } else { options.arrays.len() };
+        check_work(source, arrays)?;
+        check_plan(arrays, options)?;
+        let variables = Variables::select(source, &options.arrays)?;
+        match unknown_names(&variables.list, options).into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(Self { variables, groups: source.groups().clone() }),
+        }
+    }
+}
+
 impl ConvertPlan {
-    /// Plans, and checks that the format supports the result; otherwise the error names formats that do.
+    /// Plans, and checks that the format supports the result; otherwise the error names formats that do. `work` is that of all plans
+    /// of the operation.
     pub(crate) fn new(
         source: &Container,
+        scope: &dyn Fn() -> Result<PlanScope>,
         format: &'static dyn Format,
         options: &ConvertOptions,
         history: &[HistoryRow],
+        work: &mut Work,
     ) -> Result<Self> {
-        Self::rehearsed(source, format, options, history).map_err(|error| {
+        let planned = scope()
+            .and_then(|scope| Self::rehearsed(source, scope, format, options, history, work));
+        planned.map_err(|error| {
             let ErrorKind::Unsupported { feature } = error.kind() else { return error };
             let others = registry::formats().filter(|f| f.id() != format.id() && f.capabilities().create);
             let able: Vec<&'static str> = others
-                .filter(|f| Self::rehearsed(source, *f, options, history).is_ok())
+                .filter(|f| {
+                    let rehearsed = |scope| {
+                        Self::rehearsed(source, scope, *f, options, history, &mut Work::default())
+                    };
+                    scope().and_then(rehearsed).is_ok()
+                })
                 .map(|f| f.id())
                 .collect();
             let advice = error.advice().cloned().unwrap_or(Advice::LeaveOut);
@@ -94,12 +146,13 @@ impl ConvertPlan {
 
     fn rehearsed(
         source: &Container,
+        scope: PlanScope,
         format: &'static dyn Format,
         options: &ConvertOptions,
         history: &[HistoryRow],
+        work: &mut Work,
     ) -> Result<Self> {
-        let mut plan = Self::draw_up(source, format, options)?;
-        plan.choose_codecs(options, source.format().capabilities().lossy_codecs);
+        let plan = Self::unrehearsed(source, scope, format, options, work)?;
         let store = Arc::new(MemoryStore::new("a rehearsal"));
         match plan.begin(store, &Options::default(), history) {
             Ok((session, ids)) => {
@@ -118,43 +171,44 @@ impl ConvertPlan {
         }
     }
 
-    fn draw_up(source: &Container, format: &'static dyn Format, options: &ConvertOptions) -> Result<Self> {
+    /// Plans without a rehearsal, what was rehearsed before.
+    pub(crate) fn unrehearsed(
+        source: &Container,
+        scope: PlanScope,
+        format: &'static dyn Format,
+        options: &ConvertOptions,
+        work: &mut Work,
+    ) -> Result<Self> {
+        let mut plan = Self::draw_up(scope, format, options, work)?;
+        plan.choose_codecs(options, source.format().capabilities().lossy_codecs);
+        let taken: Vec<bool> =
+            plan.arrays.iter().map(|a| a.passes(options) && plan.accepts_encoded(a)).collect();
+        for (planned, taken) in plan.arrays.iter_mut().zip(taken) {
+            planned.feed.pass_through = taken;
+        }
+        Ok(plan)
+    }
+
+    fn draw_up(
+        scope: PlanScope,
+        format: &'static dyn Format,
+        options: &ConvertOptions,
+        work: &mut Work,
+    ) -> Result<Self> {
         if !format.capabilities().create {
             return Err(Error::unsupported(format!("writing {}", format.title())));
         }
-        check_plan(source, options)?;
-        let mut variables = Variables::select(source, &options.arrays)?;
+        let PlanScope { mut variables, groups: named } = scope;
         // Cells that share bytes are not cells of other formats: Booleans are.
         for variable in &mut variables.list {
             if variable.array.selected_field().dtype == DType::Bitmask {
                 variable.array = variable.array.clone().physical();
             }
         }
-        let schemas = variables.list.iter().map(|v| v.array.schema());
-        if let Some(error) = options.chunk.as_ref().and_then(|chunk| chunk.unknown(schemas.clone())) {
-            return Err(error);
-        }
-        for argument in &options.select {
-            if let Some((dim, _)) = argument.split_once('=')
-                && let Some(error) = unknown_dim(dim, schemas.clone())
-            {
-                return Err(error);
-            }
-        }
-        if let Some(name) = options
-            .casts
-            .iter()
-            .filter_map(|cast| cast.name.as_ref())
-            .find(|name| !variables.list.iter().any(|v| v.name == **name))
-        {
-            let names = variables.list.iter().map(|v| v.name.clone()).collect();
-            return Err(Error::not_found("array", name, names));
-        }
         let holds = format.holds();
         let listed = |v: &&Variable| v.array.schema().sparse && options.sparse != Some(SparseAs::Dense);
         let (sparse, dense): (Vec<&Variable>, Vec<&Variable>) = variables.list.iter().partition(listed);
         let (cells, tables) = sparse_arrays(&sparse, format, options)?;
-        let mut work = Work::default();
         let mut drawn: Vec<PlannedVariable> = dense
             .into_iter()
             .map(|v| {
@@ -167,17 +221,7 @@ impl ConvertPlan {
             .collect::<Result<_>>()?;
         drop_views(&mut drawn);
         let (memory, free) = (options.execution.memory, default_memory());
-        let mut create = CreateOptions {
-            statistics: options.statistics,
-            chunk_statistics: options.chunk_statistics,
-            work_space: Some(memory.unwrap_or(free) / 4),
-            ..CreateOptions::default()
-        };
-        if !options.create.is_empty() {
-            create.format = format.create_options().parse(&options.create)?;
-        }
-        // The empty file or folder at the temporary name is replaced.
-        create.overwrite = Overwrite::Replace;
+        let create = create_options(format, options)?;
         let attributes = variables.attributes;
         let groups: Vec<Vec<PlannedVariable>> = if holds.many_fields && all_alike(&drawn) {
             vec![drawn]
@@ -193,8 +237,7 @@ impl ConvertPlan {
             .map(|group| joined(group, prefix, moving, free, threads))
             .collect::<Result<_>>()?;
         let threads = arrays.iter().map(|a| a.rechunk.threads).min().unwrap_or(threads);
-        let groups = source.groups().clone();
-        Ok(Self { format, arrays, cells, tables, attributes, groups, create, threads })
+        Ok(Self { format, arrays, cells, tables, attributes, groups: named, create, threads })
     }
 
     /// Requested codecs, else those of the source; codecs that the target lacks become zstd, gzip or raw.
@@ -289,8 +332,17 @@ impl ConvertPlan {
         execution: &Options,
         history: &[HistoryRow],
     ) -> Result<(WriteSession, Vec<usize>)> {
-        let writer = convention::create(self.format, store, &self.create)?;
-        let mut session = WriteSession::new(writer, execution.clone());
+        let mut session = begin(self.format, store, &self.create, execution)?;
+        let ids = self.declare(&mut session, history)?;
+        Ok((session, ids))
+    }
+
+    /// Declares everything that is known before the cells; returns the numbers of the arrays.
+    pub(crate) fn declare(
+        &self,
+        session: &mut WriteSession,
+        history: &[HistoryRow],
+    ) -> Result<Vec<usize>> {
         let ids = self.specs().map(|spec| session.add(spec)).collect::<Result<_>>()?;
         if !self.attributes.is_empty() {
             session.set_attributes(self.attributes.clone())?;
@@ -301,25 +353,84 @@ impl ConvertPlan {
         for row in history {
             session.add_history(row.clone())?;
         }
-        Ok((session, ids))
+        Ok(ids)
     }
 }
 
-/// Rejects a plan of so many arrays that it does not fit into the memory limit, or into what is free, or that is large for what the source
-/// stores.
-fn check_plan(source: &Container, options: &ConvertOptions) -> Result<()> {
-    let arrays = if options.arrays.is_empty() { source.len() } else { options.arrays.len() };
-    let needed = (arrays as u64).saturating_mul(PLAN_COST);
-    if let Ok(stored) = source.inner().store().len("") {
-        source.limits().check_total("the plan of a conversion", needed, stored)?;
+/// Begins a container.
+pub(crate) fn begin(
+    format: &'static dyn Format,
+    store: Arc<dyn tesseral_store::Store>,
+    create: &CreateOptions,
+    execution: &Options,
+) -> Result<WriteSession> {
+    Ok(WriteSession::new(convention::create(format, store, create)?, execution.clone()))
+}
+
+/// Options of the output.
+pub(crate) fn create_options(format: &'static dyn Format, options: &ConvertOptions) -> Result<CreateOptions> {
+    let mut create = CreateOptions {
+        statistics: options.statistics,
+        chunk_statistics: options.chunk_statistics,
+        work_space: Some(options.execution.memory.unwrap_or_else(default_memory) / 4),
+        ..CreateOptions::default()
+    };
+    if !options.create.is_empty() {
+        create.format = format.create_options().parse(&options.create)?;
     }
-    let Some(memory) = options.execution.memory.or_else(available_memory) else { return Ok(()) };
-    if needed <= memory.max(FREE_PLAN) {
+    // The empty file or folder at the temporary name is replaced.
+    create.overwrite = Overwrite::Replace;
+    Ok(create)
+}
+
+/// Names in the options that no variable has, each with the error.
+pub(crate) fn unknown_names(
+    variables: &[Variable],
+    options: &ConvertOptions,
+) -> BTreeMap<String, Error> {
+    let mut unknown = BTreeMap::new();
+    let schemas = variables.iter().map(|v| v.array.schema());
+    if let Some(error) = options.chunk.as_ref().and_then(|chunk| chunk.unknown(schemas.clone())) {
+        unknown.insert("chunk".to_owned(), error);
+    }
+    for argument in &options.select {
+        if let Some((dim, _)) = argument.split_once('=')
+            && let Some(error) = unknown_dim(dim, schemas.clone())
+        {
+            unknown.insert(format!("select {dim}"), error);
+        }
+    }
+    for name in options.casts.iter().filter_map(|cast| cast.name.as_ref()) {
+        if !variables.iter().any(|v| v.name == **name) {
+            let names = variables.iter().map(|v| v.name.clone()).collect();
+            unknown.insert(format!("cast {name}"), Error::not_found("array", name, names));
+        }
+    }
+    unknown
+}
+
+/// Rejects the planning of so many arrays that it is much work for what the source stores.
+pub(crate) fn check_work(source: &Container, arrays: usize) -> Result<()> {
+    let Ok(stored) = source.inner().store().len("") else { return Ok(()) };
+    source.limits().check_total("the plan of a conversion", plan_size(arrays), stored)
+}
+
+/// Rejects a plan of so many arrays that it does not fit into the memory limit, or into what is free.
+pub(crate) fn check_plan(arrays: usize, options: &ConvertOptions) -> Result<()> {
+    let needed = plan_size(arrays);
+    if needed <= FREE_PLAN {
         return Ok(());
     }
+    let Some(memory) = options.execution.memory.or_else(available_memory).filter(|memory| needed > *memory) else {
+        return Ok(());
+    };
     let what = format!("the plan of a conversion of {arrays} arrays");
     let hint = Advice::RaiseMemory.or("convert parts of the arrays, one after another");
     Err(Error::limit(what, needed, memory).hint(hint))
+}
+
+fn plan_size(arrays: usize) -> u64 {
+    (arrays as u64).saturating_mul(PLAN_COST)
 }
 
 /// A quarter of the free memory, at most two gibibytes.

@@ -60,6 +60,11 @@ pub(crate) fn history(
     digest: String,
     options: &ConvertOptions,
 ) -> Vec<HistoryRow> {
+    source.history().iter().cloned().chain([row(source, op, digest, options)]).collect()
+}
+
+/// The conversion as a row of the history.
+pub(crate) fn row(source: &Container, op: &str, digest: String, options: &ConvertOptions) -> HistoryRow {
     let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let mut row = HistoryRow {
         op: op.to_owned(),
@@ -85,5 +90,5 @@ pub(crate) fn history(
     record("fill", options.fills.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
     record("max_abs_error", options.max_abs_error.map(|v| v.to_string()).unwrap_or_default());
     record("max_rel_error", options.max_rel_error.map(|v| v.to_string()).unwrap_or_default());
-    source.history().iter().cloned().chain([row]).collect()
+    row
 }

@@ -98,6 +98,18 @@ impl Cells {
         Ok(())
     }
 
+    /// Reserves room for additional cells with that many bytes.
+    ///
+    /// # Errors
+    /// `Limit` if the allocation fails.
+    pub fn try_reserve(&mut self, cells: usize, bytes: usize) -> Result<()> {
+        alloc::reserve(CELLS, &mut self.data, bytes)?;
+        if self.size == 0 {
+            alloc::reserve(CELLS, &mut self.ends, cells)?;
+        }
+        self.validity.as_mut().map_or(Ok(()), |validity| alloc::reserve(CELLS, validity, cells))
+    }
+
     /// Reserves exactly the given number of additional cells and bytes.
     pub(crate) fn reserve(&mut self, cells: usize, bytes: usize) {
         self.data.reserve_exact(bytes);

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use tesseral_core::{Attributes, HistoryRow, Limits, Result};
 use tesseral_store::Store;
 
+use super::attributes::AttributeList;
 use super::marker::Marker;
 use super::source::ModelArray;
 use super::{Holds, attributes, encoding};
-use crate::{ArraySource, ContainerSource, Groups, MemoryBudget, Version};
+use crate::{ArraySource, ContainerPart, ContainerSource, Groups, MemoryBudget, Version};
 
 /// A container read through the storage conventions.
 #[derive(Debug)]
@@ -17,31 +18,16 @@ pub struct ModelContainer {
     inner: Arc<dyn ContainerSource>,
     holds: Holds,
     limits: Limits,
-    attributes: Attributes,
-    groups: Groups,
+    /// Restored attributes; `None` if they are stored as they are.
+    attributes: Option<Attributes>,
+    /// Restored groups; `None` if they are stored as they are.
+    groups: Option<Groups>,
 }
 
 impl ModelContainer {
     /// Wraps a container of a format with the given capabilities.
     pub fn new(inner: Arc<dyn ContainerSource>, holds: Holds, limits: Limits) -> Self {
-        let stored = inner.attributes();
-        let mut groups = inner.groups().clone();
-        for own in groups.values_mut() {
-            if let Some(list) = Marker::from_attributes(own).and_then(|marker| marker.attributes) {
-                *own = attributes::decode(own, &list, holds.container_attribute);
-            }
-        }
-        let attributes = match Marker::from_attributes(stored) {
-            None => stored.clone(),
-            Some(marker) => {
-                let list = marker.attributes.unwrap_or_default();
-                for (path, list) in &marker.groups {
-                    let own = attributes::decode(&Attributes::new(), list, holds.container_attribute);
-                    groups.insert(path.clone(), own);
-                }
-                attributes::decode(stored, &list, holds.container_attribute)
-            }
-        };
+        let (attributes, groups) = restore(inner.attributes(), inner.groups(), &holds);
         Self { inner, holds, limits, attributes, groups }
     }
 
@@ -55,6 +41,26 @@ impl ModelContainer {
             }
         }
     }
+}
+
+/// Attributes of a container and of its groups, where they differ from the stored ones.
+fn restore(stored: &Attributes, own: &Groups, holds: &Holds) -> (Option<Attributes>, Option<Groups>) {
+    let restored =
+        |own: &Attributes, list: &AttributeList| attributes::decode(own, list, holds.container_attribute);
+    let mut groups = None;
+    for (path, attributes) in own {
+        if let Some(list) = Marker::from_attributes(attributes).and_then(|marker| marker.attributes) {
+            groups.get_or_insert_with(|| own.clone()).insert(path.clone(), restored(attributes, &list));
+        }
+    }
+    let attributes = Marker::from_attributes(stored).map(|marker| {
+        for (path, list) in &marker.groups {
+            let attributes = restored(&Attributes::new(), list);
+            groups.get_or_insert_with(|| own.clone()).insert(path.clone(), attributes);
+        }
+        restored(stored, &marker.attributes.unwrap_or_default())
+    });
+    (attributes, groups)
 }
 
 impl ContainerSource for ModelContainer {
@@ -91,11 +97,23 @@ impl ContainerSource for ModelContainer {
     }
 
     fn attributes(&self) -> &Attributes {
-        &self.attributes
+        self.attributes.as_ref().unwrap_or_else(|| self.inner.attributes())
     }
 
     fn groups(&self) -> &Groups {
-        &self.groups
+        self.groups.as_ref().unwrap_or_else(|| self.inner.groups())
+    }
+
+    fn parts(&self) -> usize {
+        self.inner.parts()
+    }
+
+    fn part(&self, number: usize) -> Result<ContainerPart> {
+        let mut part = self.inner.part(number)?;
+        let (attributes, groups) = restore(&part.attributes, &part.groups, &self.holds);
+        part.attributes = attributes.unwrap_or(part.attributes);
+        part.groups = groups.unwrap_or(part.groups);
+        Ok(part)
     }
 
     fn history(&self) -> &[HistoryRow] {

@@ -194,6 +194,17 @@ impl ModelWriter {
         self.inner.push(declared.number, EncodedChunk { coords, ..chunk })
     }
 
+    /// Stores what the conventions add to the arrays.
+    fn put_rest(&self) -> Result<()> {
+        for declared in self.arrays.iter().filter(|declared| declared.encoding.empty) {
+            self.put_placeholder(declared).map_err(|e| e.in_array(&declared.name))?;
+        }
+        for (labels, declared) in &self.coordinates {
+            self.put_coordinate(labels, declared).map_err(|e| e.in_array(&declared.name))?;
+        }
+        Ok(())
+    }
+
     fn encode_cells<'a>(
         &self,
         declared: &EncodedArray,
@@ -331,13 +342,17 @@ impl Writer for ModelWriter {
         self.inner.add_history(row)
     }
 
+    fn finish_part(&mut self) -> Result<()> {
+        self.put_rest()?;
+        self.arrays.clear();
+        self.coordinates.clear();
+        self.attributes.clear();
+        self.groups.clear();
+        self.inner.finish_part()
+    }
+
     fn commit(self: Box<Self>) -> Result<()> {
-        for declared in self.arrays.iter().filter(|declared| declared.encoding.empty) {
-            self.put_placeholder(declared).map_err(|e| e.in_array(&declared.name))?;
-        }
-        for (labels, declared) in &self.coordinates {
-            self.put_coordinate(labels, declared).map_err(|e| e.in_array(&declared.name))?;
-        }
+        self.put_rest()?;
         self.inner.commit()
     }
 }
