@@ -317,8 +317,9 @@ class StatisticsClaims(Sequence):
         need(self.process.stdout.readline() == "\n", "a file with statistics was not written")
         self.data = path.read_bytes()
         self.start = self.data.index(b"TSTA")
-        footer = len(self.data) - 16 - int.from_bytes(self.data[-16:-8], "little")
-        self.json = self.end = footer
+        rows, datasets, sums = struct.unpack_from("<3Q", self.data, self.start + 8)
+        self.end = self.start + 40 + datasets + 48 * rows + -(-sums // 8) * 8 + 8
+        self.json = len(self.data) - 16 - int.from_bytes(self.data[-16:-8], "little")
         self.each = 2 * len(VALUES)
 
     def digest(self, data):

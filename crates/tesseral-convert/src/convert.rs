@@ -184,7 +184,8 @@ impl Converted {
     /// Counts arrays, and lists them while fewer than `most` are.
     fn list(&mut self, arrays: Vec<ConvertedArray>, most: usize) {
         self.array_count += arrays.len();
-        self.raw_bytes += arrays.iter().filter_map(|a| a.rechunk.as_ref()).map(|plan| plan.bytes).sum::<u64>();
+        self.raw_bytes +=
+            arrays.iter().filter_map(|a| a.rechunk.as_ref()).map(|plan| plan.bytes).sum::<u64>();
         let room = most.saturating_sub(self.arrays.len());
         self.arrays.extend(arrays.into_iter().take(room));
     }

@@ -139,8 +139,8 @@ impl<'a> VariableNames<'a> {
                 opened.push((array, attributes));
             }
         }
-        let same = count == 1
-            && container.array_at(first).is_ok_and(|array| array.schema().attributes == *common);
+        let same =
+            count == 1 && container.array_at(first).is_ok_and(|array| array.schema().attributes == *common);
         let mut attributes = if same { Attributes::new() } else { common.clone() };
         attributes.extend(lifted);
         let list = names(container, first, &arrays);

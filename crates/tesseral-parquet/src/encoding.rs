@@ -198,12 +198,7 @@ fn append(ends: &mut Vec<usize>, out: &mut Vec<u8>, value: &[u8]) -> Result<()> 
 }
 
 /// Texts by their lengths, which can share the start of the text before.
-fn texts(
-    mut bytes: &[u8],
-    count: usize,
-    prefixed: bool,
-    held: CheckHeld<'_>,
-) -> Result<Option<PageValues>> {
+fn texts(mut bytes: &[u8], count: usize, prefixed: bool, held: CheckHeld<'_>) -> Result<Option<PageValues>> {
     let mut prefixes = Vec::new();
     if prefixed {
         let Some((own, rest)) = deltas(bytes, count)? else { return Ok(None) };
@@ -348,7 +343,8 @@ mod tests {
             out.push(n as u8);
             out
         };
-        let mut out = [vec![0x80, 1, 4], number(numbers.len() as u64), number(2 * numbers[0] as u64)].concat();
+        let mut out =
+            [vec![0x80, 1, 4], number(numbers.len() as u64), number(2 * numbers[0] as u64)].concat();
         let deltas: Vec<u8> = numbers.windows(2).flat_map(|pair| (pair[1] - pair[0]).to_le_bytes()).collect();
         for block in deltas.chunks(128 * 8) {
             out.extend([0, 64, 64, 64, 64]);

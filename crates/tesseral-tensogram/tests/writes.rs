@@ -106,10 +106,13 @@ fn parts_are_messages() {
             let part = container.part(number).unwrap();
             assert_eq!(part.arrays.len(), lengths.len());
             assert_eq!(part.attributes["title"], Value::from(format!("message {number}")));
-            assert_eq!(part.history.iter().map(|row| row.op.as_str()).collect::<Vec<_>>(), [format!("op {number}")]);
+            assert_eq!(
+                part.history.iter().map(|row| row.op.as_str()).collect::<Vec<_>>(),
+                [format!("op {number}")]
+            );
             for (index, len) in part.arrays.zip(*lengths) {
                 let array = container.array(index).unwrap();
-                assert_eq!(array.schema().shape().unwrap(), [*len]);
+                assert_eq!(array.schema().shape().unwrap()[..], [*len]);
                 let request = Request::cells(tesseral_core::Selection::all(&[*len]), 0);
                 let plan = tesseral_format::plan(&*array, &store, &request).unwrap();
                 let part = plan.chunks[0].parts[0];

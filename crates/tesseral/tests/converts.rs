@@ -223,6 +223,9 @@ fn a_message_that_does_not_fit_is_found_before_the_first_write() {
     messages(&source, 3);
     let options = replacing(|options| options.codecs = Some(vec![CodecSpec::new("no such codec")]));
     let error = tesseral::convert(&tesseral::open(&source).unwrap(), &out, &options).unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Unsupported { .. } | ErrorKind::InvalidRequest { .. }), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::Unsupported { .. } | ErrorKind::InvalidRequest { .. }),
+        "{error}"
+    );
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
 }

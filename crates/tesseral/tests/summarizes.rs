@@ -365,3 +365,41 @@ fn many_chunks_are_planned_in_parts() {
         }
     }
 }
+
+#[test]
+fn jobs_of_other_selections_are_rejected() {
+    use tesseral::fold::{Job, Statistic};
+    let case = Case::counting(DType::Float64, &[40, 50], &[10, 50], "raw");
+    let array = array(memory(&case.write()));
+    let statistics = vec![Statistic::Mean, Statistic::Quantile(0.5), Statistic::ArgMax];
+    let asked = array.reduction(statistics).unwrap().over_axes(vec![0]).unwrap().resolve().unwrap();
+    let jobs = asked.split(8000).unwrap();
+    assert!(jobs.len() > 1 && asked.run(&jobs[1]).is_ok());
+    let changes: [fn(&mut Job); 9] = [
+        |job| job.fold.roles.clear(),
+        |job| job.fold.masks.clear(),
+        |job| job.fold.masks[0] = Some(vec![true; 3]),
+        |job| job.units[0].place[0].0 += 1,
+        |job| job.units[0].place[1] = (0, 1 << 40),
+        |job| job.units[0].place.clear(),
+        |job| job.units[0].slices[0] = (0, 40, 1),
+        |job| job.units[0].slices[0].2 = 2,
+        |job| job.units[0].slices.clear(),
+    ];
+    for (number, change) in changes.iter().enumerate() {
+        let mut job = jobs[1].clone();
+        change(&mut job);
+        assert!(asked.run(&job).is_err(), "change {number}");
+    }
+    // Any bytes: an error or an answer, no panic.
+    let bytes = jobs[1].to_bytes().unwrap();
+    for at in 8..bytes.len() {
+        for value in [0, 1, 2, 9, 127, 128, 255] {
+            let mut changed = bytes.clone();
+            changed[at] = value;
+            if let Ok(job) = Job::from_bytes(&changed) {
+                let _ = asked.run(&job);
+            }
+        }
+    }
+}

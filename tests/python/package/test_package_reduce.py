@@ -1,6 +1,7 @@
 """Reductions: as NumPy's, exact for integers, without NaN and nulls."""
 
 import math
+import random
 import warnings
 from fractions import Fraction
 
@@ -10,6 +11,8 @@ import tesseral
 from conftest import cells
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import arrays as numpy_arrays
+from tesseral import _native
+from tesseral._reduce import question
 
 PLAIN = {"sum": np.nansum, "mean": np.nanmean, "min": np.nanmin, "max": np.nanmax, "std": np.nanstd, "var": np.nanvar}
 AXES = [None, 0, 1, 2, (0, 1), (0, 2), (2, 1), (0, 1, 2), -1]
@@ -124,3 +127,26 @@ def test_statistics_of_dates_are_dates(tmp_path, unit):
     for undefined in ("sum", "var"):
         with pytest.raises(TypeError):
             getattr(array, undefined)()
+def test_changed_jobs_and_results_are_errors(tmp_path):
+    """Bytes from other processes: an error or an answer, never a panic."""
+    rng = random.Random(5)
+    cells = np.random.default_rng(1).random((40, 50))
+    tesseral.write(tmp_path / "a.tet", {"a": cells}, chunks=(10, 50))
+    array = tesseral.open(tmp_path / "a.tet")["a"]
+    asked = [question(array, what, axis) for what, axis in [("mean", None), ("std", 0), ("median", None), ("argmax", 0), ("mode", 1)]]
+    asked.append(question(array, "histogram", None, bins=5, range=(0, 1)))
+    for _ in range(600):
+        one = rng.choice(asked)
+        job, units = rng.choice(array._view.split_reduction(one, 1 << 13))
+        results = rng.random() < 0.5
+        data = bytearray(array._view.run_job(one, job) if results else job)
+        at, width = rng.randrange(8, len(data)), rng.choice([1, 1, 2, 5, 10])
+        new = rng.choice([bytes([rng.choice([0, 1, 127, 128, 255])]) * width, b"\xff" * (width - 1) + b"\1", rng.randbytes(width)])
+        data[at : at + rng.choice([0, len(new)])] = new
+        try:
+            if results:
+                array._view.merge_results(one, _native.join_results([bytes(data)] * rng.choice([1, 2])), rng.choice([units, 1, 2**60]))
+            else:
+                array._view.run_job(one, bytes(data))
+        except (tesseral.Error, ValueError):
+            pass

@@ -125,10 +125,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Calls `one` with the plan of each part, the part, and the number of arrays before it.
-    fn each(
-        &mut self,
-        mut one: impl FnMut(&ConvertPlan, &ContainerPart, usize) -> Result<()>,
-    ) -> Result<()> {
+    fn each(&mut self, mut one: impl FnMut(&ConvertPlan, &ContainerPart, usize) -> Result<()>) -> Result<()> {
         let (mut work, mut first) = (Work::default(), 0);
         for number in self.numbers() {
             self.options.execution.cancel.check()?;

@@ -120,16 +120,15 @@ impl ConvertPlan {
         history: &[HistoryRow],
         work: &mut Work,
     ) -> Result<Self> {
-        let planned = scope()
-            .and_then(|scope| Self::rehearsed(source, scope, format, options, history, work));
+        let planned =
+            scope().and_then(|scope| Self::rehearsed(source, scope, format, options, history, work));
         planned.map_err(|error| {
             let ErrorKind::Unsupported { feature } = error.kind() else { return error };
             let others = registry::formats().filter(|f| f.id() != format.id() && f.capabilities().create);
             let able: Vec<&'static str> = others
                 .filter(|f| {
-                    let rehearsed = |scope| {
-                        Self::rehearsed(source, scope, *f, options, history, &mut Work::default())
-                    };
+                    let rehearsed =
+                        |scope| Self::rehearsed(source, scope, *f, options, history, &mut Work::default());
                     scope().and_then(rehearsed).is_ok()
                 })
                 .map(|f| f.id())
@@ -338,11 +337,7 @@ impl ConvertPlan {
     }
 
     /// Declares everything that is known before the cells; returns the numbers of the arrays.
-    pub(crate) fn declare(
-        &self,
-        session: &mut WriteSession,
-        history: &[HistoryRow],
-    ) -> Result<Vec<usize>> {
+    pub(crate) fn declare(&self, session: &mut WriteSession, history: &[HistoryRow]) -> Result<Vec<usize>> {
         let ids = self.specs().map(|spec| session.add(spec)).collect::<Result<_>>()?;
         if !self.attributes.is_empty() {
             session.set_attributes(self.attributes.clone())?;
@@ -384,10 +379,7 @@ pub(crate) fn create_options(format: &'static dyn Format, options: &ConvertOptio
 }
 
 /// Names in the options that no variable has, each with the error.
-pub(crate) fn unknown_names(
-    variables: &[Variable],
-    options: &ConvertOptions,
-) -> BTreeMap<String, Error> {
+pub(crate) fn unknown_names(variables: &[Variable], options: &ConvertOptions) -> BTreeMap<String, Error> {
     let mut unknown = BTreeMap::new();
     let schemas = variables.iter().map(|v| v.array.schema());
     if let Some(error) = options.chunk.as_ref().and_then(|chunk| chunk.unknown(schemas.clone())) {
@@ -421,7 +413,8 @@ pub(crate) fn check_plan(arrays: usize, options: &ConvertOptions) -> Result<()> 
     if needed <= FREE_PLAN {
         return Ok(());
     }
-    let Some(memory) = options.execution.memory.or_else(available_memory).filter(|memory| needed > *memory) else {
+    let Some(memory) = options.execution.memory.or_else(available_memory).filter(|memory| needed > *memory)
+    else {
         return Ok(());
     };
     let what = format!("the plan of a conversion of {arrays} arrays");

@@ -42,6 +42,18 @@ impl AxisRole {
         }
     }
 
+    /// Whether the role fits an axis of `extent`: roles can come from another process.
+    pub(super) fn fits(&self, extent: u64) -> bool {
+        match self {
+            Self::Keep | Self::Reduce => true,
+            Self::Groups { slots, count } => slots.len() as u64 == extent && *count <= extent,
+            Self::Windows { size, step, before, count } => {
+                let positions = extent.checked_add(*before).and_then(|n| n.checked_add(*size));
+                *size > 0 && *step > 0 && positions.is_some_and(|positions| *count <= positions)
+            }
+        }
+    }
+
     /// Positions per slot along the axis, including padding: the extent that fiber positions count by.
     pub(super) fn fiber_extent(&self, extent: u64) -> u64 {
         match self {
@@ -72,8 +84,9 @@ impl AxisRole {
             Self::Groups { count, .. } => (0, *count),
             Self::Windows { size, step, before, count } => {
                 let step = (*step).max(1);
-                let first = (start + before + 1).saturating_sub(*size).div_ceil(step);
-                let last = (end.saturating_sub(1) + before) / step + 1;
+                let first =
+                    start.saturating_add(*before).saturating_add(1).saturating_sub(*size).div_ceil(step);
+                let last = end.saturating_sub(1).saturating_add(*before) / step + 1;
                 (first.min(*count), last.min(*count))
             }
         }

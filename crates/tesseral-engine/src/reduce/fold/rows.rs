@@ -73,7 +73,7 @@ pub(super) fn fold_unit(
     options: &Options,
 ) -> Result<Partial> {
     let schema = handle.schema();
-    let (fields, whole, part) = share(handle, request, unit)?;
+    let (fields, whole, part) = share(handle, request, fold, unit)?;
     fold.check_paired(handle)?;
     let target = Target::Coordinates(ranges(&schema.dims, &part).map_err(|e| e.in_array(&schema.name))?);
     let dims = (0..).take(schema.dims.len()).map(Column::Dim);

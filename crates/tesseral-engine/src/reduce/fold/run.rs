@@ -118,6 +118,27 @@ impl Fold {
         Ok(row_size(handle, fields)?.saturating_add(paired))
     }
 
+    /// Checks that the fold fits a selection: jobs come from other processes.
+    fn check(&self, selection: &Selection) -> Result<()> {
+        let extents = selection.shape();
+        if self.roles.len() != extents.len() || self.masks.len() != extents.len() {
+            return Err(Error::invalid("a fold requires a role for each axis"));
+        }
+        let axes = self.roles.iter().zip(&self.masks).zip(&extents);
+        for ((role, mask), extent) in axes {
+            if !role.fits(*extent) || mask.as_ref().is_some_and(|mask| mask.len() as u64 != *extent) {
+                return Err(Error::invalid("the fold belongs to another selection"));
+            }
+        }
+        match &self.weights {
+            Some(weights) => weights.check(&extents),
+            None if self.reducers.iter().any(Reducer::weighted) => {
+                Err(Error::invalid("weighted statistics require weights"))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Rejects statistics of two variables without a second one, or with one that does not fit.
     pub(super) fn check_paired(&self, handle: &Handle) -> Result<()> {
         match &self.paired {
@@ -190,9 +211,7 @@ fn cut_units(
         let detail = "quantiles require weights that are not negative";
         return Err(Error::invalid(detail).in_array(&handle.schema().name));
     }
-    if fold.roles.len() != selection.rank() || fold.masks.len() != selection.rank() {
-        return Err(Error::invalid("a fold requires a role for each axis").in_array(&handle.schema().name));
-    }
+    fold.check(&selection).map_err(|e| e.in_array(&handle.schema().name))?;
     if handle.schema().sparse {
         // The work is that of the stored cells, however many positions there are.
         return Ok(
@@ -268,7 +287,7 @@ fn fold_part(
     unit: &Unit,
     options: &Options,
 ) -> Result<Partial> {
-    let (numbers, selection, part) = share(handle, request, unit)?;
+    let (numbers, selection, part) = share(handle, request, fold, unit)?;
     fold.check_paired(handle)?;
     let extents = selection.shape();
     let lists: Vec<SlotPositions<'_>> = (0..extents.len())
@@ -333,18 +352,27 @@ fn fold_part(
 pub(super) fn share(
     handle: &Handle,
     request: &Request,
+    fold: &Fold,
     unit: &Unit,
 ) -> Result<(Vec<u16>, Selection, Selection)> {
     let (numbers, selection) = fields(handle, request)?;
+    fold.check(&selection).map_err(|e| e.in_array(&handle.schema().name))?;
     let shape = handle
         .schema()
         .shape()
         .ok_or_else(|| Error::invalid("the array has dimensions without countable positions"))?;
     let slices = unit.slices.iter().map(|&(start, end, step)| Slice { start, end, step });
     let part = Selection::new(slices, &shape).map_err(|e| e.in_array(&handle.schema().name))?;
-    let extents = selection.shape();
-    if unit.place.len() != extents.len()
-        || unit.place.iter().zip(&extents).any(|(p, n)| p.1 > *n || p.0 > p.1)
+    // The cells that are read have to be those of the place, or a number would be that of other cells.
+    let axes = unit.place.iter().zip(selection.slices()).zip(part.slices());
+    let fits = |((place, whole), own): ((&(u64, u64), &Slice), &Slice)| {
+        let start = place.0.checked_mul(whole.step).and_then(|skip| whole.start.checked_add(skip));
+        place.1 <= whole.count()
+            && place.1.checked_sub(place.0) == Some(own.count())
+            && (own.count() == 0 || start == Some(own.start))
+            && (own.count() < 2 || own.step == whole.step)
+    };
+    if unit.place.len() != selection.rank() || part.rank() != selection.rank() || !axes.into_iter().all(fits)
     {
         return Err(Error::invalid("the unit belongs to another selection").in_array(&handle.schema().name));
     }

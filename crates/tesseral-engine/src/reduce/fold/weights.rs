@@ -22,6 +22,14 @@ impl Weights {
     /// # Errors
     /// `InvalidRequest` if their number differs or one of them is not finite.
     pub fn new(axes: Vec<bool>, shape: &[u64], values: Vec<f64>) -> Result<Self> {
+        let weights = Self { axes, values };
+        weights.check(shape)?;
+        Ok(weights)
+    }
+
+    /// Checks that they fit a selection of this shape: weights can come from another process.
+    pub(super) fn check(&self, shape: &[u64]) -> Result<()> {
+        let Self { axes, values } = self;
         let extents = axes.iter().zip(shape).filter(|(has, _)| **has).map(|(_, n)| *n);
         let wanted = extents.fold(1_u64, u64::saturating_mul);
         if axes.len() != shape.len() || wanted != values.len() as u64 {
@@ -30,7 +38,7 @@ impl Weights {
         if let Some(odd) = values.iter().find(|weight| !weight.is_finite()) {
             return Err(Error::invalid(format!("a weight is {odd}: weights must be finite numbers")));
         }
-        Ok(Self { axes, values })
+        Ok(())
     }
 
     /// Whether a weight is below 0.
