@@ -16,7 +16,7 @@ import pytest
 import tiledb
 
 import tiledb_schema
-from support import TET, tet, tet_json
+from support import EXAMPLES, TET, tet, tet_json
 
 
 class Peer:
@@ -610,3 +610,11 @@ def test_a_large_npy_file_is_appended_in_slabs(tmp_path, rows, columns):
     assert tet_json("verify", array, "--deep")["ok"]
     with tiledb.open(str(array)) as theirs:
         assert (theirs[start:end, left:right, :]["v"] == cells).all()
+
+
+def test_details_list_a_thousand_fragments(tmp_path):
+    """The report of an array of very many fragments is bounded; it has their number."""
+    subprocess.run([EXAMPLES / "soak", "fragments", tmp_path / "a", "1010", "dense"], check=True, capture_output=True)
+    info = tet_json("info", tmp_path / "a")["tiledb"]
+    assert (info["fragment_count"], len(info["fragments"])) == (1010, 1000)
+    assert len(tet_json("log", tmp_path / "a")["versions"]) == 1010

@@ -110,15 +110,22 @@ fn statistics(array: &TileDbArray, fragment: &Fragment) -> Value {
     Value::Object(attributes.collect())
 }
 
+/// Maximum number of fragments that details list; arrays of more report their number.
+const LISTED: usize = 1000;
+
 /// Returns the fragments and the box around them, or the error.
 fn fragments(array: &TileDbArray, into: &mut Value) {
-    let mut rows = Vec::new();
+    let (mut rows, mut count) = (Vec::new(), 0_u64);
     let visited = array.fragments.visit(&array.reader, |f| {
-        rows.push(fragment(array, f));
+        count += 1;
+        if rows.len() < LISTED {
+            rows.push(fragment(array, f));
+        }
         Ok(())
     });
     match visited.and_then(|()| array.outline()) {
         Ok(outline) => {
+            into["fragment_count"] = count.into();
             into["fragments"] = rows.into();
             let pair = |(low, high): &(Scalar, Scalar)| json!([number(low), number(high)]);
             let domain = outline.domain.as_ref();
