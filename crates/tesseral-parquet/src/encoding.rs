@@ -349,7 +349,8 @@ mod tests {
         for block in deltas.chunks(128 * 8) {
             out.extend([0, 64, 64, 64, 64]);
             out.extend(block);
-            out.resize(out.len() + 128 * 8 - block.len(), 0);
+            // Parts of a block without values are not stored.
+            out.resize(out.len() + block.len().next_multiple_of(32 * 8) - block.len(), 0);
         }
         out
     }
