@@ -48,10 +48,17 @@ def test_hostile_files_end_as_their_rules_say():
 
 def test_claimed_sizes_take_little_time_and_memory():
     rows = soak("claims")
-    kinds = ["crafted", "interchange", "tet", "tgm", "tiledb", "npy", "netcdf3", "hdf5", "fields", "grib", "csv", "index", "zarr"]
+    kinds = ["crafted", "interchange", "tet", "tgm", "tiledb", "npy", "netcdf3", "hdf5", "fields", "grib", "csv", "index", "tables", "parquet", "npz",
+             "compound", "versions", "statistics", "zarr"]
     assert [row[1] for row in rows] == kinds, rows
     figures = [json.loads(row[4]) for row in rows]
     assert all(f["runs"] >= 40 and f["most_mib"] <= 64 for f in figures), figures
+
+
+def test_requests_to_the_page_take_little_time_and_memory():
+    (row,) = soak("pages")
+    figures = json.loads(row[4])
+    assert figures["requests"] == 60 and figures["statuses"].get("200", 0) > 5 and figures["most_mib"] <= 64, figures
 
 
 def test_deep_verification_detects_flips_by_statistics():

@@ -493,7 +493,7 @@ KINDS = {"crafted": lambda _: crafted_cases(crafted()), "interchange": interchan
          "tables": table_cases, "parquet": lambda folder: interchange.Joined(*tables.parquet_claims(folder)),
          "npz": lambda _: interchange.Joined(*tables.npz_claims()),
          "compound": lambda folder: interchange.Joined(*interchange.compound_claims(folder)),
-         "tiledb versions": lambda _: interchange.Joined(*map(VersionClaims, (1, 2, 3, 4))),
+         "versions": lambda _: interchange.Joined(*map(VersionClaims, (1, 2, 3, 4))),
          "statistics": lambda folder: StatisticsClaims(folder) if PYTHON.exists() else [],
          "zarr": lambda _: list(interchange.zarr_claims(boundaries, integers, changed))}
 
