@@ -47,10 +47,7 @@ impl AxisRole {
         match self {
             Self::Keep | Self::Reduce => true,
             Self::Groups { slots, count } => slots.len() as u64 == extent && *count <= extent,
-            Self::Windows { size, step, before, count } => {
-                let positions = extent.checked_add(*before).and_then(|n| n.checked_add(*size));
-                *size > 0 && *step > 0 && positions.is_some_and(|positions| *count <= positions)
-            }
+            Self::Windows { size, step, count, .. } => *size > 0 && *step > 0 && *count <= extent,
         }
     }
 
