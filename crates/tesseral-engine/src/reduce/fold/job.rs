@@ -8,6 +8,7 @@ use tesseral_format::Request;
 use super::merger::{Folded, Merger, Partial};
 use super::run::{Fold, Unit, fold_unit, units};
 use super::state::Reducer;
+use super::weights::Weights;
 use crate::handle::Handle;
 use crate::options::Options;
 
@@ -70,6 +71,7 @@ impl Job {
     /// # Errors
     /// As [`fold_unit`].
     pub fn run(&self, handle: &Handle, request: &Request, options: &Options) -> Result<Results> {
+        self.fold.weights.as_ref().map_or(Ok(()), Weights::check_finite)?;
         let mut results = Results { reducers: self.fold.reducers.clone(), partials: Vec::new() };
         for unit in &self.units {
             options.cancel.check()?;

@@ -118,7 +118,7 @@ impl Fold {
         Ok(row_size(handle, fields)?.saturating_add(paired))
     }
 
-    /// Checks that the fold fits a selection: jobs come from other processes.
+    /// Checks that the fold fits a selection: jobs come from other processes. Takes no time by the number of cells.
     fn check(&self, selection: &Selection) -> Result<()> {
         let extents = selection.shape();
         if self.roles.len() != extents.len() || self.masks.len() != extents.len() {
@@ -131,7 +131,7 @@ impl Fold {
             }
         }
         match &self.weights {
-            Some(weights) => weights.check(&extents),
+            Some(weights) => weights.check_shape(&extents),
             None if self.reducers.iter().any(Reducer::weighted) => {
                 Err(Error::invalid("weighted statistics require weights"))
             }

@@ -23,19 +23,25 @@ impl Weights {
     /// `InvalidRequest` if their number differs or one of them is not finite.
     pub fn new(axes: Vec<bool>, shape: &[u64], values: Vec<f64>) -> Result<Self> {
         let weights = Self { axes, values };
-        weights.check(shape)?;
+        weights.check_shape(shape)?;
+        weights.check_finite()?;
         Ok(weights)
     }
 
-    /// Checks that they fit a selection of this shape: weights can come from another process.
-    pub(super) fn check(&self, shape: &[u64]) -> Result<()> {
+    /// Checks that they fit a selection of this shape.
+    pub(super) fn check_shape(&self, shape: &[u64]) -> Result<()> {
         let Self { axes, values } = self;
         let extents = axes.iter().zip(shape).filter(|(has, _)| **has).map(|(_, n)| *n);
         let wanted = extents.fold(1_u64, u64::saturating_mul);
         if axes.len() != shape.len() || wanted != values.len() as u64 {
             return Err(Error::invalid(format!("expected {wanted} weights, found {}", values.len())));
         }
-        if let Some(odd) = values.iter().find(|weight| !weight.is_finite()) {
+        Ok(())
+    }
+
+    /// Checks that all of them are finite numbers.
+    pub(super) fn check_finite(&self) -> Result<()> {
+        if let Some(odd) = self.values.iter().find(|weight| !weight.is_finite()) {
             return Err(Error::invalid(format!("a weight is {odd}: weights must be finite numbers")));
         }
         Ok(())
