@@ -66,7 +66,7 @@ class Page:
 
     def __init__(self, paths):
         self.errors = open(paths[0].parent / "errors", "w+b")
-        # Pictures that are kept for later requests are no part of what one takes.
+        # Pictures that are kept for later requests are not part of what one takes.
         command = [TET, "serve", "--keep", "1", *paths]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.errors)
         url = re.match("http://(.*)/[?]token=(.*)", self.process.stdout.readline().decode())
