@@ -127,6 +127,8 @@ def test_statistics_of_dates_are_dates(tmp_path, unit):
     for undefined in ("sum", "var"):
         with pytest.raises(TypeError):
             getattr(array, undefined)()
+
+
 def test_changed_jobs_and_results_are_errors(tmp_path):
     """Bytes from other processes: an error or an answer, never a panic."""
     rng = random.Random(5)
