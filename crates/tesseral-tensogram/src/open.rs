@@ -453,7 +453,7 @@ impl ContainerSource for TensogramContainer {
     }
 
     fn part(&self, number: usize) -> Result<ContainerPart> {
-        let (attributes, history) = extra(&*self.catalog.metadata(number)?);
+        let (attributes, history) = extra(&self.catalog.metadata(number)?);
         let arrays = self.entries().of_message(number);
         Ok(ContainerPart { arrays, attributes, history, ..ContainerPart::default() })
     }

@@ -364,7 +364,7 @@ pub(super) fn share(
     let slices = unit.slices.iter().map(|&(start, end, step)| Slice { start, end, step });
     let part = Selection::new(slices, &shape).map_err(|e| e.in_array(&handle.schema().name))?;
     // The cells that are read have to be those of the place, or a number would be that of other cells.
-    let axes = unit.place.iter().zip(selection.slices()).zip(part.slices());
+    let mut axes = unit.place.iter().zip(selection.slices()).zip(part.slices());
     let fits = |((place, whole), own): ((&(u64, u64), &Slice), &Slice)| {
         let start = place.0.checked_mul(whole.step).and_then(|skip| whole.start.checked_add(skip));
         place.1 <= whole.count()
@@ -372,8 +372,7 @@ pub(super) fn share(
             && (own.count() == 0 || start == Some(own.start))
             && (own.count() < 2 || own.step == whole.step)
     };
-    if unit.place.len() != selection.rank() || part.rank() != selection.rank() || !axes.into_iter().all(fits)
-    {
+    if unit.place.len() != selection.rank() || part.rank() != selection.rank() || !axes.all(fits) {
         return Err(Error::invalid("the unit belongs to another selection").in_array(&handle.schema().name));
     }
     Ok((numbers, selection, part))
