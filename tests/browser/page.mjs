@@ -148,9 +148,9 @@ await test("the coldest day over a part of the map", async () => {
     for (const [name, value] of [["lat from", "44"], ["lat to", "60"], ["lon from", "5"], ["lon to", "40"]]) await page.getByRole("textbox", { name }).fill(value);
     await page.getByRole("button", { name: "Show this part" }).click();
     await settled(page);
-    await page.getByLabel("of", { exact: true }).selectOption("mean");
+    await page.locator("#of").selectOption("mean");
     await settled(page);
-    await page.getByLabel("for each", { exact: true }).selectOption("date");
+    await page.locator("#by").selectOption("date");
     await settled(page);
     const [row] = json("stat", path, "temperature", "lat=44..60", "lon=5..40", "--mean", "--by", "time.date", "--sort", "mean", "-n", "1").rows;
     assert.match(await text(page, "ends"), new RegExp(`^lowest ${row.mean} degC at ${row.coordinates[0]} `));
