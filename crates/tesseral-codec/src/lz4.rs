@@ -8,6 +8,8 @@ use tesseral_core::{Error, Result};
 
 /// Bytes that one byte of a block can expand to.
 const MOST_FROM_BYTE: usize = 255;
+/// The last block of a frame.
+const END_MARK: [u8; 4] = [0; 4];
 
 /// Decodes a block whose output fills `dst` exactly.
 ///
@@ -62,10 +64,12 @@ pub fn encode(src: &[u8], out: &mut Vec<u8>) -> Result<()> {
 /// `Codec` when the frame is damaged or holds a different number of bytes.
 pub fn decode_frame_into(frame: &[u8], dst: &mut [u8]) -> Result<()> {
     let fault = |e: std::io::Error| Error::codec("lz4", e);
-    let mut decoder = FrameDecoder::new(frame);
+    // The decoder takes the end of its input for the end of a frame: a mark of our own shows whether the frame has one.
+    let mut decoder = FrameDecoder::new(frame.chain(&END_MARK[..]));
     decoder.read_exact(dst).map_err(fault)?;
     match decoder.read(&mut [0]).map_err(fault)? {
-        0 => Ok(()),
+        0 if decoder.get_ref().get_ref().1.len() == END_MARK.len() => Ok(()),
+        0 => Err(Error::codec("lz4", "truncated frame")),
         _ => Err(Error::codec("lz4", format!("the frame holds more than {} bytes", dst.len()))),
     }
 }

@@ -362,7 +362,7 @@ fn values(a: &Variable, b: &Variable, options: &DiffOptions) -> Result<ValueDiff
         for (array, column) in [&a.array, &b.array].into_iter().zip(&mut pair) {
             load(array, &part, column, &options.execution)?;
         }
-        if !options.stored && !(declared_alike && gaps == [false; 2] && pair[0] == pair[1]) {
+        if !(options.stored || declared_alike && gaps == [false; 2] && pair[0] == pair[1]) {
             for (((array, field), column), gaps) in
                 [&a.array, &b.array].into_iter().zip(&fields).zip(&mut pair).zip(gaps)
             {

@@ -453,7 +453,8 @@ impl ContainerSource for TensogramContainer {
     }
 
     fn part(&self, number: usize) -> Result<ContainerPart> {
-        let (attributes, history) = extra(&self.catalog.metadata(number)?);
+        let metadata = self.catalog.metadata(number)?;
+        let (attributes, history) = extra(&metadata);
         let arrays = self.entries().of_message(number);
         Ok(ContainerPart { arrays, attributes, history, ..ContainerPart::default() })
     }

@@ -484,11 +484,6 @@ impl Reducer {
         matches!(self, Self::Weighted { .. } | Self::WeightedValues)
     }
 
-    /// Whether the reducer needs weights.
-    pub(super) fn weighted(&self) -> bool {
-        matches!(self, Self::Weighted { .. } | Self::WeightedValues)
-    }
-
     /// Whether the reducer keeps every value.
     pub(super) fn keeps_values(&self) -> bool {
         matches!(self, Self::Values | Self::WeightedValues)
