@@ -236,7 +236,12 @@ impl BatchColumn<'_> {
         let damaged = || self.corrupt("a value is outside of its buffer, or not of the column's type");
         for at in cells {
             let is_valid = valid.as_ref().is_none_or(|own| own.get(at) == Some(&true));
-            let stored = if is_valid { value(at).ok_or_else(damaged)? } else { None };
+            let stored = match value(at) {
+                stored if is_valid => stored.ok_or_else(damaged)?,
+                // NaT is null in the bitmap, for other programs.
+                Some(Some(stored)) if kind.has_nat() && stored == i64::MIN.to_le_bytes() => Some(stored),
+                _ => None,
+            };
             let pushed = match stored {
                 None => out.push(None)?,
                 Some(stored) => {

@@ -156,7 +156,7 @@ impl ArrowColumnWrite {
     }
 
     /// Fixed-size cells as Arrow stores them.
-    fn values<'a>(&self, coords: &[u64], values: &'a [u8], rows: u64) -> Result<Cow<'a, [u8]>> {
+    fn values<'a>(&self, coords: &[u64], values: Cow<'a, [u8]>, rows: u64) -> Result<Cow<'a, [u8]>> {
         let size = self.kind.field("", false).cell_size().unwrap_or(0) as u64;
         if rows.checked_mul(size) != Some(values.len() as u64) {
             return Err(self.chunks.invalid(coords, "the values do not match the shape of the chunk"));
@@ -187,7 +187,7 @@ impl ArrowColumnWrite {
                 } else {
                     1
                 };
-                Ok(to_little_endian(Cow::Borrowed(values), word))
+                Ok(to_little_endian(values, word))
             }
         }
     }
@@ -227,6 +227,18 @@ impl ArrowColumnWrite {
         let child = self.kind.child.then(|| node(spooled.bytes / word, 0));
         std::iter::once(node(rows, spooled.nulls)).chain(child)
     }
+}
+
+/// Times whose nulls are not NaT in memory: a NaT that is null in the bitmap is a cell.
+fn no_nat<'a>(values: &'a [u8], validity: &[u8]) -> Cow<'a, [u8]> {
+    let mut out = Cow::Borrowed(values);
+    let nat = i64::MIN.to_ne_bytes();
+    for (at, time) in values.as_chunks::<8>().0.iter().enumerate() {
+        if *time == nat && validity.get(at) == Some(&0) {
+            out.to_mut()[at * 8..][..8].fill(0);
+        }
+    }
+    out
 }
 
 impl ArrowWriter {
@@ -437,8 +449,9 @@ impl Writer for ArrowWriter {
         }
         let mut parts = smallvec![part(Role::Validity, Cow::Owned(bits), raw_bits)];
         let values = match (*data, own.kind.layout) {
-            (ColumnData::Fixed { values, .. }, Layout::Bits | Layout::Plain(_)) => {
-                own.values(coords, values, rows)?
+            (ColumnData::Fixed { values, validity }, Layout::Bits | Layout::Plain(_)) => {
+                let nulls = validity.filter(|_| own.kind.has_nat());
+                own.values(coords, nulls.map_or(Cow::Borrowed(values), |own| no_nat(values, own)), rows)?
             }
             (ColumnData::Var { offsets, data, .. }, Layout::Offsets { size, .. }) => {
                 own.chunks.variable_length(coords, offsets, data)?;

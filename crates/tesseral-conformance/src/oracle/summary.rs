@@ -101,10 +101,13 @@ impl Summary {
     ) -> Self {
         let (mut total, mut nulls, mut nans, mut infs) = (0, 0, 0, 0);
         let mut values: Vec<Scalar> = Vec::new();
+        let list = field.cell == CellLen::Var && field.dtype.class() != Class::Text;
+        let zero = vec![0; field.dtype.size().unwrap_or(1)];
         for cell in cells {
             total += 1;
-            let value =
-                cell.filter(|_| !is_null(field, missing, cell)).and_then(|b| scalar(field.dtype, b).ok());
+            // Of a list of numbers, only that it is there counts.
+            let number = |bytes| if list { scalar(field.dtype, &zero) } else { scalar(field.dtype, bytes) };
+            let value = cell.filter(|_| !is_null(field, missing, cell)).and_then(|b| number(b).ok());
             let Some(value) = value else {
                 nulls += 1;
                 continue;
