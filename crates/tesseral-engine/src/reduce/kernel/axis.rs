@@ -1,7 +1,7 @@
 //! Reduction along some axes: one result per position of the other axes.
 //!
 //! An [`AxisFold`] holds the state of each position of the *kept* axes. Regions of cells are folded into it one after the
-//! other; states over the same positions merge. As with [summaries](super::summary), sums are exact: equal cells give equal bits,
+//! other; states over the same positions merge. As with summaries, sums are exact: equal cells give equal bits,
 //! however they are divided into regions.
 //!
 //! # Algorithm
