@@ -601,7 +601,7 @@ fn reading_a_range_reads_only_its_bytes() {
     let middle = damaged.len() / 3;
     damaged[middle] ^= 1;
     assert!(decode_range(&damaged, 0, &ranges, &DecodeOptions::default()).is_ok());
-    let mismatch = |told| matches!(told, TensogramError::HashMismatch { object_index: Some(0), .. });
+    let mismatch = |error| matches!(error, TensogramError::HashMismatch { object_index: Some(0), .. });
     let verified = DecodeOptions { verify_ranges: true, ..DecodeOptions::default() };
     let required = DecodeOptions { require_hash: true, ..DecodeOptions::default() };
     for options in [verified, required] {
@@ -610,8 +610,8 @@ fn reading_a_range_reads_only_its_bytes() {
     // A file remembers only what was found to be right.
     let file = TensogramFile::open_store(Arc::new(MemoryStore::with_object("damaged.tgm", damaged)));
     for _ in 0..2 {
-        let told = file.decode_range(0, 0, &ranges, &DecodeOptions::default()).unwrap_err();
-        assert!(mismatch(told));
+        let error = file.decode_range(0, 0, &ranges, &DecodeOptions::default()).unwrap_err();
+        assert!(mismatch(error));
         assert!(mismatch(file.decode_message(0, &DecodeOptions::default()).unwrap_err()));
     }
 }
