@@ -217,4 +217,4 @@ def test_unwritten_texts_become_the_fill_value(tmp_path, dtype):
         raw = b"".join(len(text).to_bytes(8, "little") + text for text in (text or b"none" for text in texts))
         assert tet("cat", out, "--raw") == raw
     done = subprocess.run([TET, "convert", tmp_path / "a", tmp_path / "p.tet", "--fill", "b"], capture_output=True)
-    assert done.returncode == 5 and b"value for missing cells" in done.stderr and not (tmp_path / "p.tet").exists()
+    assert done.returncode == 7 and b"value for missing cells" in done.stderr and not (tmp_path / "p.tet").exists()

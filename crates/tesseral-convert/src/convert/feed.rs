@@ -6,6 +6,7 @@ use tesseral_core::{
 };
 use tesseral_engine::kernel::cast;
 use tesseral_engine::{CellSource, Cells, Options, gaps, read_column, read_stored, spread};
+use tesseral_format::convention::TextExtent;
 use tesseral_format::{StoredChunk, StoredForm};
 
 use tesseral_dataset::Array;
@@ -84,6 +85,17 @@ impl FeedColumn {
     /// Returns whether cells are converted or checked.
     pub(crate) fn changes(&self) -> bool {
         self.casts() || self.absent != MissingPolicy::Preserve || !self.replaced.is_empty()
+    }
+
+    /// Properties of the converted cells, for a format that stores variable-length cells in another layout.
+    pub(crate) fn text_extent(&self, selection: &Selection) -> Result<TextExtent> {
+        let mut cells = Cells::for_field(self.field());
+        let count = usize::try_from(selection.cells().unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+        cells.reset(count)?;
+        self.read(selection, &mut cells, self.array.options())?;
+        let mut extent = TextExtent::default();
+        (0..cells.len()).for_each(|i| extent.add(cells.get(i)));
+        Ok(extent)
     }
 
     /// Zeroes the cells that hold a replaced value, so that every cast holds them. Returns the replacement of each cell: its index

@@ -496,9 +496,9 @@ impl PlannedVariable {
             Some(chunk) => chunk.resolve(from, &default)?,
             None => default,
         };
-        let text = text_extent(variable, &selection, format)?;
+        let is_text = field.cell == CellLen::Var && !(holds.cells)(field.dtype, CellLen::Var);
         // Variable-length cells with another layout can require a single chunk.
-        let chunk = if text.is_some() { shape.iter().map(|n| (*n).max(1)).collect() } else { chunk };
+        let chunk = if is_text { shape.iter().map(|n| (*n).max(1)).collect() } else { chunk };
         // If any range of a chunk can be read, the old chunks do not matter.
         let request = array.request(&selection);
         // Nor if a whole one would exceed the memory, and ranges can be read.
@@ -570,6 +570,7 @@ impl PlannedVariable {
             attributes,
         };
         let column = FeedColumn { array: array.clone(), dtype, absent, replaced };
+        let text = is_text.then(|| column.text_extent(&selection)).transpose()?;
         Ok(Self { name: variable.name.clone(), schema, column, selection, source_chunk, bound, text })
     }
 }
@@ -628,22 +629,6 @@ fn drop_views(drawn: &mut [PlannedVariable]) {
             }
         }
     }
-}
-
-/// Properties of variable-length cells for a format with fixed-size cells only.
-fn text_extent(
-    variable: &Variable,
-    selection: &Selection,
-    format: &dyn Format,
-) -> Result<Option<TextExtent>> {
-    let field = variable.array.selected_field();
-    if field.cell != CellLen::Var || (format.holds().cells)(field.dtype, CellLen::Var) {
-        return Ok(None);
-    }
-    let cells = variable.array.read_var(selection)?;
-    let mut extent = TextExtent::default();
-    (0..cells.len()).for_each(|i| extent.add(cells.get(i)));
-    Ok(Some(extent))
 }
 
 /// Tile extents of a sparse array.

@@ -98,7 +98,7 @@ pub enum OfTimes {
     Time,
     /// A length of time.
     Duration,
-    /// A number, a truth value or a position.
+    /// A number, a Boolean or a position.
     Number,
     /// Not defined.
     Undefined,
