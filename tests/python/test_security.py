@@ -51,7 +51,7 @@ def test_limits_are_the_code_s():
     code = (ROOT / "crates/tesseral-core/src/limits.rs").read_text()
     default = re.search(r"Self \{\s+(chunk_bytes: \d.*?) \}", code, re.S)[1]
     values = {name: eval(value, {}) for name, value in re.findall(r"(\w+): ([\d< ]+)", default)}
-    text = (ROOT / "SECURITY.md").read_text() + (ROOT / "docs/adr/0014-sizes-that-files-claim.md").read_text()
+    text = (ROOT / "SECURITY.md").read_text() + (ROOT / "docs/adr/0014-limits-on-declared-sizes.md").read_text()
     units = {"GiB": 1 << 30, "MiB": 1 << 20, "levels": 1, "Mi": 1 << 20}
     assert {"chunk_bytes", "chunk_expansion", "total_expansion", "metadata_bytes", "depth", "plan_chunks"} == set(values)
     for name, value in values.items():
