@@ -12,7 +12,7 @@ use tesseral::{
 };
 
 use crate::error::OrRaise;
-use crate::source::{Located, opener};
+use crate::source::{LocationInput, opener};
 use crate::{runtime, value};
 
 /// One column of cells: bytes, ends of variable-length cells, and validity.
@@ -55,7 +55,7 @@ pub struct AppendInput {
 #[pyfunction]
 pub fn append(
     py: Python<'_>,
-    path: Located,
+    path: LocationInput,
     columns: Vec<ColumnInput<'_>>,
     adding: AppendInput,
 ) -> PyResult<()> {
@@ -95,7 +95,7 @@ pub fn append(
 /// Runs `work` on a source opened for editing.
 fn change<T: Send>(
     py: Python<'_>,
-    path: &Located,
+    path: &LocationInput,
     key: Option<Vec<u8>>,
     work: impl FnOnce(&dyn Edit) -> tesseral::Result<T> + Send,
 ) -> PyResult<T> {
@@ -109,7 +109,7 @@ fn change<T: Send>(
 #[pyfunction]
 pub fn delete(
     py: Python<'_>,
-    path: Located,
+    path: LocationInput,
     condition: &str,
     timestamp: Option<u64>,
     key: Option<Vec<u8>>,
@@ -125,7 +125,7 @@ pub fn delete(
 #[pyfunction]
 pub fn set_attributes(
     py: Python<'_>,
-    path: Located,
+    path: LocationInput,
     changes: &Bound<'_, PyMapping>,
     timestamp: Option<u64>,
     key: Option<Vec<u8>>,
@@ -160,11 +160,11 @@ pub struct ConsolidateInput {
     key: Option<Vec<u8>>,
 }
 
-/// Merges versions into one: names of the new ones, of the replaced ones, and of those left apart.
+/// Merges versions into one: names of the new ones, of the replaced ones, and of those that were not merged.
 #[pyfunction]
 pub fn consolidate(
     py: Python<'_>,
-    path: Located,
+    path: LocationInput,
     asked: ConsolidateInput,
 ) -> PyResult<(Vec<String>, Vec<String>, Vec<String>)> {
     let what = Consolidate {
@@ -184,7 +184,7 @@ pub fn consolidate(
 #[allow(clippy::type_complexity)]
 pub fn vacuum(
     py: Python<'_>,
-    path: Located,
+    path: LocationInput,
     named: &str,
     dry_run: bool,
     key: Option<Vec<u8>>,
@@ -198,7 +198,7 @@ pub fn vacuum(
 #[pyfunction]
 pub fn versions<'py>(
     py: Python<'py>,
-    path: Located,
+    path: LocationInput,
     key: Option<Vec<u8>>,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let read = || path.opener(opener(None, None, key, true, false)).open(&path.path)?.versions();

@@ -85,7 +85,7 @@ pub(crate) fn shape(window: &[AxisIndex]) -> Coords {
 }
 
 /// Result of applying an index to a window.
-pub(crate) struct Indexed {
+pub(crate) struct IndexedWindow {
     pub(crate) window: Window,
     /// Axes of the result: `false` for an axis of length 1 added by the index.
     pub(crate) layout: Vec<bool>,
@@ -94,7 +94,7 @@ pub(crate) struct Indexed {
 }
 
 /// Applies an index. `None` if it is not a basic index, because it contains lists or arrays.
-pub(crate) fn apply(window: &[AxisIndex], key: &Bound<'_, PyAny>) -> PyResult<Option<Indexed>> {
+pub(crate) fn apply(window: &[AxisIndex], key: &Bound<'_, PyAny>) -> PyResult<Option<IndexedWindow>> {
     let one;
     let items = match key.cast::<PyTuple>() {
         Ok(tuple) => tuple,
@@ -142,7 +142,7 @@ pub(crate) fn apply(window: &[AxisIndex], key: &Bound<'_, PyAny>) -> PyResult<Op
     }
     layout.extend(std::iter::repeat_n(true, open.len() - next));
     let scalar = layout.is_empty() && ellipses == 0;
-    Ok(Some(Indexed { window: out, layout, scalar }))
+    Ok(Some(IndexedWindow { window: out, layout, scalar }))
 }
 
 /// Returns the integer of an index. Booleans and arrays are not accepted.

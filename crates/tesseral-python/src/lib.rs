@@ -1,7 +1,7 @@
 //! The compiled part of the Python package `tesseral`. The public API is in `python/tesseral`; this module opens, reads,
 //! reduces and writes without the interpreter lock.
 //!
-//! Classes: `Source` (an opened file or folder), `View` (cells of one field of one array, as a window), `Writer` (a container
+//! Classes: `PySource` (an opened file or folder), `PyView` (cells of one field of one array, as a window), `PyWriter` (a container
 //! being written), `Message…` (Tensogram messages, without the engine). Indices are Python objects, never text.
 #![forbid(unsafe_code)]
 
@@ -39,21 +39,21 @@ mod _native {
     use crate::maintenance::{convert, copy, diff, escape, recover, staging_name, verify};
     #[pymodule_export]
     use crate::messages::{
-        MessageDecoder, MessageFile, MessageStream, decode, decode_descriptors, decode_range, encode, scan,
+        MessageDecoder, MessageStream, PyMessageFile, decode, decode_descriptors, decode_range, encode, scan,
         validate,
     };
     #[pymodule_export]
-    use crate::numpy_array::Memory;
+    use crate::numpy_array::PyMemory;
     #[pymodule_export]
     use crate::reduce::join_results;
     #[pymodule_export]
-    use crate::rows::Rows;
+    use crate::rows::PyRows;
     #[pymodule_export]
     use crate::runtime::set_progress;
     #[pymodule_export]
-    use crate::source::{Source, as_of, formats, has_messages, recognize};
+    use crate::source::{PySource, as_of, formats, has_messages, recognize};
     #[pymodule_export]
-    use crate::view::View;
+    use crate::view::PyView;
     #[pymodule_export]
-    use crate::write::{PyStagedWrite, Writer, declare};
+    use crate::write::{PyStagedWrite, PyWriter, declare};
 }

@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyTuple};
 use tesseral::{ConvertOptions, DiffOptions, Finding, Open, Options, Output, Overwrite};
 
 use crate::runtime;
-use crate::source::{Located, opener};
+use crate::source::{LocationInput, opener};
 
 /// Escapes characters that control a terminal or are invisible.
 #[pyfunction]
@@ -45,7 +45,7 @@ fn findings<'py>(py: Python<'py>, found: &[Finding]) -> PyResult<Vec<Bound<'py, 
 #[allow(clippy::type_complexity)]
 pub fn verify<'py>(
     py: Python<'py>,
-    path: Located,
+    path: LocationInput,
     deep: bool,
     as_of: Option<(u64, u64)>,
     key: Option<Vec<u8>>,
@@ -73,8 +73,8 @@ pub fn verify<'py>(
 #[pyo3(signature = (path, output, overwrite=false, key=None))]
 pub fn recover<'py>(
     py: Python<'py>,
-    path: Located,
-    output: Located,
+    path: LocationInput,
+    output: LocationInput,
     overwrite: bool,
     key: Option<Vec<u8>>,
 ) -> PyResult<(u64, u64, Vec<Bound<'py, PyDict>>)> {
@@ -100,8 +100,8 @@ pub fn recover<'py>(
 #[allow(clippy::type_complexity)]
 pub fn copy(
     py: Python<'_>,
-    path: Located,
-    output: Located,
+    path: LocationInput,
+    output: LocationInput,
     overwrite: bool,
     digests: bool,
     key: Option<Vec<u8>>,
@@ -162,8 +162,8 @@ impl Conversion {
 #[pyfunction]
 pub fn convert(
     py: Python<'_>,
-    path: Located,
-    output: Located,
+    path: LocationInput,
+    output: LocationInput,
     conversion: Conversion,
     as_of: Option<(u64, u64)>,
     key: Option<Vec<u8>>,
@@ -182,8 +182,8 @@ pub fn convert(
 #[allow(clippy::type_complexity)]
 pub fn diff(
     py: Python<'_>,
-    left: Located,
-    right: Located,
+    left: LocationInput,
+    right: LocationInput,
     arrays: Vec<String>,
     max_abs_error: Option<f64>,
     max_rel_error: Option<f64>,

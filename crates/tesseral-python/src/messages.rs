@@ -31,7 +31,7 @@ impl<T> OrRaise<T> for Outcome<T> {
 /// Options of encoding.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub struct Encoding {
+pub struct EncodingInput {
     hash: bool,
     aggregate_hash: Option<String>,
     allow_nan: bool,
@@ -41,7 +41,7 @@ pub struct Encoding {
     reproducible: bool,
 }
 
-impl Encoding {
+impl EncodingInput {
     fn options(self) -> PyResult<EncodeOptions> {
         let aggregate_hash = match self.aggregate_hash.as_deref() {
             None | Some("auto") => AggregateHash::Auto,
@@ -140,7 +140,7 @@ pub fn encode<'py>(
     py: Python<'py>,
     metadata: &Bound<'py, PyAny>,
     objects: Vec<(Bound<'py, PyAny>, Bound<'py, PyArray1<u8>>)>,
-    encoding: Encoding,
+    encoding: EncodingInput,
     encoded: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let metadata = metadata_of(py, metadata)?;
@@ -366,7 +366,7 @@ impl MessageStream {
     fn new(
         py: Python<'_>,
         metadata: &Bound<'_, PyAny>,
-        encoding: Encoding,
+        encoding: EncodingInput,
         file: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let metadata = metadata_of(py, metadata)?;
@@ -476,13 +476,13 @@ impl MessageDecoder {
 }
 
 /// A file of messages, read on demand.
-#[pyclass(module = "tesseral._native")]
-pub struct MessageFile {
+#[pyclass(name = "MessageFile", module = "tesseral._native")]
+pub struct PyMessageFile {
     inner: tesseral_tensogram::TensogramFile,
 }
 
 #[pymethods]
-impl MessageFile {
+impl PyMessageFile {
     #[new]
     fn new(path: PathBuf) -> Self {
         Self { inner: tesseral_tensogram::TensogramFile::open(path) }

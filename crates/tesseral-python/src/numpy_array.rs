@@ -11,8 +11,8 @@ use tesseral_store::Bytes;
 use crate::error::raise;
 
 /// Memory owned by Rust: of a mapped file, or of a result. NumPy arrays over it keep it alive.
-#[pyclass(frozen, module = "tesseral._native")]
-pub struct Memory {
+#[pyclass(name = "Memory", frozen, module = "tesseral._native")]
+pub struct PyMemory {
     /// Owner of the bytes.
     _owner: Box<dyn Send + Sync>,
     address: usize,
@@ -24,7 +24,7 @@ pub struct Memory {
 }
 
 #[pymethods]
-impl Memory {
+impl PyMemory {
     /// NumPy's array interface.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -75,7 +75,7 @@ impl OwnedBytes {
             (PyString::new(py, "|u1").into_any(), PyTuple::new(py, [len])?)
         };
         let memory =
-            Memory { _owner: owner, address, len, readonly, shape: extents.unbind(), kind: kind.unbind() };
+            PyMemory { _owner: owner, address, len, readonly, shape: extents.unbind(), kind: kind.unbind() };
         let array = ASARRAY.import(py, "numpy", "asarray")?.call1((Bound::new(py, memory)?,))?;
         if plain { Ok(array) } else { shaped(&array, shape, dtype) }
     }

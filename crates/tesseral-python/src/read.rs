@@ -10,8 +10,8 @@ use tesseral_core::dtype::Class;
 
 use crate::dtype::CellConversion;
 use crate::error::OrRaise;
-use crate::index::{self, AxisIndex, Indexed};
-use crate::view::View;
+use crate::index::{self, AxisIndex, IndexedWindow};
+use crate::view::PyView;
 use crate::{dtype, numpy_array, runtime, value};
 
 /// Results of at least this size, in bytes, do not use memory of NumPy.
@@ -22,8 +22,8 @@ const ANY_LENGTH: u64 = 64;
 /// Reads the cells of an index as NumPy would return them.
 pub(crate) fn indexed<'py>(
     py: Python<'py>,
-    view: &View,
-    wanted: &Indexed,
+    view: &PyView,
+    wanted: &IndexedWindow,
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let arranged = wanted.layout.contains(&false) || wanted.window.iter().any(is_reversed);
@@ -40,7 +40,7 @@ fn is_reversed(axis: &AxisIndex) -> bool {
 }
 
 /// Index that converts ascending cells to the requested order, and adds axes.
-fn arrangement<'py>(py: Python<'py>, wanted: &Indexed) -> PyResult<Bound<'py, PyTuple>> {
+fn arrangement<'py>(py: Python<'py>, wanted: &IndexedWindow) -> PyResult<Bound<'py, PyTuple>> {
     let mut axes = wanted.window.iter().filter(|a| !a.dropped);
     let mut items: Vec<Bound<'py, PyAny>> = Vec::with_capacity(wanted.layout.len() + 1);
     for &kept in &wanted.layout {
@@ -62,8 +62,8 @@ fn reversed(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 /// Reads into an array of the caller.
 fn into<'py>(
     py: Python<'py>,
-    view: &View,
-    wanted: &Indexed,
+    view: &PyView,
+    wanted: &IndexedWindow,
     out: &Bound<'py, PyAny>,
     arranged: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -91,7 +91,8 @@ fn into<'py>(
         fill(py, view, &selection, out, None)?;
         return Ok(out.clone());
     }
-    let unaided = Indexed { window: wanted.window.clone(), layout: wanted.layout.clone(), scalar: false };
+    let unaided =
+        IndexedWindow { window: wanted.window.clone(), layout: wanted.layout.clone(), scalar: false };
     let cells = indexed(py, view, &unaided, None)?;
     static COPYTO: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     COPYTO.import(py, "numpy", "copyto")?.call1((out, cells))?;
@@ -99,14 +100,23 @@ fn into<'py>(
 }
 
 /// Reads the cells of a view as a masked array: all kinds of missing cells are masked.
-pub(crate) fn masked<'py>(py: Python<'py>, view: &View, wanted: &Indexed) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn masked<'py>(
+    py: Python<'py>,
+    view: &PyView,
+    wanted: &IndexedWindow,
+) -> PyResult<Bound<'py, PyAny>> {
     let cells = read(py, view, &wanted.window, true)?;
     let arranged = wanted.window.iter().any(is_reversed);
     if arranged { cells.get_item(arrangement(py, wanted)?) } else { Ok(cells) }
 }
 
 /// Reads the cells of a window in ascending order, as a masked array if requested.
-fn read<'py>(py: Python<'py>, view: &View, window: &[AxisIndex], mask: bool) -> PyResult<Bound<'py, PyAny>> {
+fn read<'py>(
+    py: Python<'py>,
+    view: &PyView,
+    window: &[AxisIndex],
+    mask: bool,
+) -> PyResult<Bound<'py, PyAny>> {
     let selection = index::selection(window, &view.shape).or_raise(py)?;
     let shape = index::shape(window);
     let field = view.field();
@@ -170,7 +180,7 @@ fn hide<'py>(cells: Bound<'py, PyAny>, validity: Option<Bound<'py, PyAny>>) -> P
 /// Reads cells and validity into a contiguous array of their size.
 fn fill<'py>(
     py: Python<'py>,
-    view: &View,
+    view: &PyView,
     selection: &Selection,
     cells: &Bound<'py, PyAny>,
     validity: Option<&Bound<'py, PyAny>>,
@@ -212,7 +222,7 @@ pub(crate) fn run<T: Send>(
 /// Reads variable-length cells as objects.
 fn objects<'py>(
     py: Python<'py>,
-    view: &View,
+    view: &PyView,
     selection: &Selection,
     shape: &[u64],
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -270,7 +280,7 @@ fn words<'py>(py: Python<'py>, element: DType, bytes: &[u8]) -> PyResult<Bound<'
 }
 
 /// Returns the cells of a view as a read-only array over the memory-mapped file.
-pub(crate) fn borrowed<'py>(py: Python<'py>, view: &View) -> PyResult<Option<Bound<'py, PyAny>>> {
+pub(crate) fn borrowed<'py>(py: Python<'py>, view: &PyView) -> PyResult<Option<Bound<'py, PyAny>>> {
     let plain =
         view.cells == CellConversion::Plain && !view.field().nullable && view.field().cell_size().is_some();
     if !plain || view.schema().shape().is_none() {
@@ -287,6 +297,6 @@ pub(crate) fn borrowed<'py>(py: Python<'py>, view: &View) -> PyResult<Option<Bou
 }
 
 /// Rejects dtypes without arithmetic.
-pub(crate) fn refuse(view: &View, what: &str) -> PyErr {
+pub(crate) fn refuse(view: &PyView, what: &str) -> PyErr {
     PyTypeError::new_err(format!("{what} of cells of dtype {}", view.field().type_name()))
 }

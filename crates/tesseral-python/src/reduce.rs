@@ -16,7 +16,7 @@ use tesseral_core::dtype::Class;
 use crate::error::OrRaise;
 use crate::index;
 use crate::read::refuse;
-use crate::view::View;
+use crate::view::PyView;
 use crate::{dtype, numpy_array, runtime};
 
 /// A question about the cells of a view.
@@ -64,7 +64,7 @@ impl ReduceInput {
     /// The question, resolved against the array of a view.
     fn asked<'a>(
         &self,
-        view: &'a View,
+        view: &'a PyView,
         array: &'a Array,
         statistics: Vec<Statistic>,
         options: &Options,
@@ -101,7 +101,12 @@ impl ReduceInput {
     }
 
     /// The request for the cells alone, which jobs need.
-    fn cells<'a>(&self, view: &'a View, array: &'a Array, options: &Options) -> tesseral::Result<Asked<'a>> {
+    fn cells<'a>(
+        &self,
+        view: &'a PyView,
+        array: &'a Array,
+        options: &Options,
+    ) -> tesseral::Result<Asked<'a>> {
         let selection = index::selection(&view.window, &view.shape)?;
         let mut asked = array.reduction(Vec::new())?.select(selection).options(options.clone());
         if let Some(other) = &self.other {
@@ -114,7 +119,7 @@ impl ReduceInput {
     }
 
     /// Rejects statistics that the dtype of the cells does not support, and positions along axes that run backward.
-    fn check(&self, view: &View, statistics: &[Statistic]) -> PyResult<()> {
+    fn check(&self, view: &PyView, statistics: &[Statistic]) -> PyResult<()> {
         let field = view.field();
         for (statistic, (name, _)) in statistics.iter().zip(&self.statistics) {
             let cells = matches!(
@@ -171,7 +176,7 @@ impl ReduceInput {
 }
 
 /// Size of the cells of a reduction in bytes.
-fn work(view: &View) -> u64 {
+fn work(view: &PyView) -> u64 {
     let size = view.field().cell_size().unwrap_or(1) as u64;
     view.window.iter().fold(size, |n, axis| n.saturating_mul(axis.count))
 }
@@ -180,14 +185,14 @@ fn work(view: &View) -> u64 {
 type PyAnswers<'py> = (Vec<Bound<'py, PyAny>>, Vec<Vec<f64>>, Option<Vec<Bound<'py, PyAny>>>);
 
 /// Answers a question about the cells of a view.
-pub(crate) fn reduce<'py>(py: Python<'py>, view: &View, input: &ReduceInput) -> PyResult<PyAnswers<'py>> {
+pub(crate) fn reduce<'py>(py: Python<'py>, view: &PyView, input: &ReduceInput) -> PyResult<PyAnswers<'py>> {
     answered(py, view, input, |asked| asked.ask())
 }
 
 /// The answers from the results of all jobs, which have `units` units.
 pub(crate) fn merged<'py>(
     py: Python<'py>,
-    view: &View,
+    view: &PyView,
     input: &ReduceInput,
     results: &[u8],
     units: u64,
@@ -197,7 +202,7 @@ pub(crate) fn merged<'py>(
 
 fn answered<'py>(
     py: Python<'py>,
-    view: &View,
+    view: &PyView,
     input: &ReduceInput,
     answer: impl FnOnce(&Asked<'_>) -> tesseral::Result<Answers> + Send,
 ) -> PyResult<PyAnswers<'py>> {
@@ -227,7 +232,7 @@ fn answered<'py>(
 /// The groups of a question, without its answers.
 pub(crate) fn groups<'py>(
     py: Python<'py>,
-    view: &View,
+    view: &PyView,
     input: &ReduceInput,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let statistics = input.statistics()?;
@@ -251,7 +256,7 @@ fn labels<'py>(py: Python<'py>, groups: &TimeGroups) -> PyResult<Vec<Bound<'py, 
 /// Divides a question into jobs of about `nbytes` of cells each: the bytes of each, and the number of its units.
 pub(crate) fn split<'py>(
     py: Python<'py>,
-    view: &View,
+    view: &PyView,
     input: &ReduceInput,
     nbytes: u64,
 ) -> PyResult<Vec<(Bound<'py, PyBytes>, u64)>> {
@@ -270,7 +275,7 @@ pub(crate) fn split<'py>(
 /// Runs a job: its results as bytes.
 pub(crate) fn run_job<'py>(
     py: Python<'py>,
-    view: &View,
+    view: &PyView,
     input: &ReduceInput,
     job: &[u8],
 ) -> PyResult<Bound<'py, PyBytes>> {
@@ -415,7 +420,7 @@ fn integers<'py>(
     objects.call_method1("reshape", (PyTuple::new(py, shape)?,))
 }
 
-/// Masks what has no answer.
+/// Masks slots without a result.
 fn masked<'py>(
     py: Python<'py>,
     array: Bound<'py, PyAny>,

@@ -11,7 +11,7 @@ use tesseral_core::dtype::Class;
 
 use crate::dtype::{self, cells_of};
 use crate::error::OrRaise;
-use crate::view::View;
+use crate::view::PyView;
 use crate::{numpy_array, read, runtime};
 
 /// A request for rows.
@@ -41,21 +41,21 @@ impl RowsInput {
 }
 
 /// Returns all requested rows: columns by name.
-pub(crate) fn read<'py>(py: Python<'py>, view: &View, asked: &RowsInput) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn read<'py>(py: Python<'py>, view: &PyView, asked: &RowsInput) -> PyResult<Bound<'py, PyDict>> {
     let array = view.array().or_raise(py)?;
     let batch = runtime::run_on(py, &array, u64::MAX, |options| asked.query(&array, options)?.read())?;
     columns(py, view.schema(), &batch)
 }
 
 /// Iterates over rows in batches within the memory limit.
-#[pyclass(frozen, module = "tesseral._native")]
-pub struct Rows {
+#[pyclass(name = "Rows", frozen, module = "tesseral._native")]
+pub struct PyRows {
     stream: Mutex<CellStream>,
     schema: ArraySchema,
 }
 
-impl Rows {
-    pub(crate) fn open(py: Python<'_>, view: &View, asked: &RowsInput) -> PyResult<Self> {
+impl PyRows {
+    pub(crate) fn open(py: Python<'_>, view: &PyView, asked: &RowsInput) -> PyResult<Self> {
         let array = view.array().or_raise(py)?;
         let options = runtime::options(array.options()).or_raise(py)?;
         let stream = py.detach(|| asked.query(&array, &options)?.batches()).or_raise(py)?;
@@ -64,7 +64,7 @@ impl Rows {
 }
 
 #[pymethods]
-impl Rows {
+impl PyRows {
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
         slf
     }

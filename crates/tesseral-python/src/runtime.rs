@@ -143,7 +143,7 @@ pub(crate) fn run_at<T: Send>(
     }
 }
 
-/// Runs work without the interpreter lock that ends when it is canceled, which an interrupt does.
+/// Runs cancelable work without the interpreter lock; an interrupt cancels it.
 pub(crate) fn run_canceled_by<T: Send>(
     py: Python<'_>,
     cancel: &Cancel,

@@ -11,24 +11,24 @@ use tesseral::{Container, Limits, Open, TimeRange};
 use tesseral_store::{Bytes, CacheFolder, MemoryStore, ReadMode, StorageOptions, Store};
 
 use crate::error::OrRaise;
-use crate::view::View;
+use crate::view::PyView;
 use crate::{runtime, value};
 
 /// An opened file or folder: an immutable snapshot.
-#[pyclass(frozen, module = "tesseral._native")]
-pub struct Source {
+#[pyclass(name = "Source", frozen, module = "tesseral._native")]
+pub struct PySource {
     container: Arc<Container>,
 }
 
 /// A path or URL, alone or with the settings of its object store and the folder that keeps its bytes.
-pub struct Located {
+pub struct LocationInput {
     /// The path or URL.
     pub path: PathBuf,
     /// Settings of its object store.
     pub storage: StorageOptions,
 }
 
-impl<'py> FromPyObject<'_, 'py> for Located {
+impl<'py> FromPyObject<'_, 'py> for LocationInput {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
@@ -46,7 +46,7 @@ impl<'py> FromPyObject<'_, 'py> for Located {
     }
 }
 
-impl Located {
+impl LocationInput {
     /// Options of opening it.
     pub(crate) fn opener(&self, open: Open) -> Open {
         open.storage(self.storage.clone())
@@ -75,13 +75,13 @@ pub(crate) fn opener(
 }
 
 #[pymethods]
-impl Source {
+impl PySource {
     #[new]
     #[pyo3(signature = (path, as_of=None, memory=None, key=None, digests=true, map=true, max_expansion=None, content=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
-        path: Located,
+        path: LocationInput,
         as_of: Option<(u64, u64)>,
         memory: Option<u64>,
         key: Option<Vec<u8>>,
@@ -127,8 +127,8 @@ impl Source {
 
     /// A view of all cells of a field.
     #[pyo3(signature = (index, field=0))]
-    fn view(&self, py: Python<'_>, index: usize, field: usize) -> PyResult<View> {
-        View::open(py, &self.container, index, field)
+    fn view(&self, py: Python<'_>, index: usize, field: usize) -> PyResult<PyView> {
+        PyView::open(py, &self.container, index, field)
     }
 
     /// Identifier of its format.
@@ -188,7 +188,7 @@ impl Source {
 
 /// Identifier of the format of a source, by its content; `None` if unknown.
 #[pyfunction]
-pub fn recognize(py: Python<'_>, path: Located) -> PyResult<Option<&'static str>> {
+pub fn recognize(py: Python<'_>, path: LocationInput) -> PyResult<Option<&'static str>> {
     runtime::run_at(py, &path.path, |cancel| {
         let open = path.opener(Open::new()).access(ReadMode::Read).cancel(cancel.clone());
         match tesseral::recognize(&*open.store(&path.path)?) {

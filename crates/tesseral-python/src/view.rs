@@ -16,8 +16,8 @@ use crate::index::{self, AxisIndex, Window};
 use crate::{read, runtime, value};
 
 /// Cells of one field of one array, as a window. Reads on demand.
-#[pyclass(frozen, module = "tesseral._native")]
-pub struct View {
+#[pyclass(name = "View", frozen, module = "tesseral._native")]
+pub struct PyView {
     container: Arc<Container>,
     index: usize,
     array: Array,
@@ -31,7 +31,7 @@ pub struct View {
     pub(crate) cells: CellConversion,
 }
 
-impl View {
+impl PyView {
     /// Creates a view of all cells of a field. An array without countable positions has a window without axes.
     pub(crate) fn open(
         py: Python<'_>,
@@ -172,8 +172,8 @@ fn open_field(container: &Container, index: usize, field: usize) -> tesseral::Re
     array.field_at(u16::try_from(field).unwrap_or(u16::MAX))
 }
 
-impl View {
-    /// A value of the field, as reading a cell gives it.
+impl PyView {
+    /// A value of the field, in the type that reading a cell returns.
     fn cell_value<'py>(&self, py: Python<'py>, value: &tesseral::Scalar) -> PyResult<Bound<'py, PyAny>> {
         if self.cells == CellConversion::Plain && self.field().cell_size() == Some(value.bytes().len()) {
             let cell = crate::numpy_array::owned(py, value.bytes().to_vec(), &[], self.dtype.bind(py))?;
@@ -184,7 +184,7 @@ impl View {
 }
 
 #[pymethods]
-impl View {
+impl PyView {
     /// Reads the cells of an index.
     #[pyo3(signature = (key, out=None))]
     fn get<'py>(
@@ -374,7 +374,7 @@ impl View {
         value::attributes(py, &self.array.field_attributes())
     }
 
-    /// What the array is to the others: `data`, `index`, `auxiliary`, `bounds`, `grid_mapping`, `ancillary`.
+    /// Role of the array: `data`, `index`, `auxiliary`, `bounds`, `grid_mapping`, `ancillary`.
     #[getter]
     fn role(&self, py: Python<'_>) -> PyResult<&'static str> {
         py.detach(|| self.container.role(self.index))
@@ -519,8 +519,8 @@ impl View {
     }
 
     /// As above, in batches.
-    fn row_batches(&self, py: Python<'_>, asked: crate::rows::RowsInput) -> PyResult<crate::rows::Rows> {
-        crate::rows::Rows::open(py, self, &asked)
+    fn row_batches(&self, py: Python<'_>, asked: crate::rows::RowsInput) -> PyResult<crate::rows::PyRows> {
+        crate::rows::PyRows::open(py, self, &asked)
     }
 
     /// Name, labels and orderedness of each enumeration.

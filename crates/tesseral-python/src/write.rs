@@ -13,18 +13,18 @@ use tesseral::{
 use tesseral_core::schema::VariableRole;
 
 use crate::error::OrRaise;
-use crate::source::Located;
+use crate::source::LocationInput;
 use crate::{dtype, numpy_array, runtime, value};
 
 /// A container being written: nothing is visible before it is committed.
-#[pyclass(frozen, module = "tesseral._native")]
-pub struct Writer {
+#[pyclass(name = "Writer", frozen, module = "tesseral._native")]
+pub struct PyWriter {
     session: RwLock<Option<Session>>,
     /// Ends an upload.
     cancel: Cancel,
 }
 
-impl Writer {
+impl PyWriter {
     /// Runs `work` on the session, without the interpreter lock: other threads can write concurrently.
     fn with<T: Send>(
         &self,
@@ -145,29 +145,29 @@ fn asked(overwrite: bool, options: Option<&Bound<'_, PyAny>>) -> PyResult<Create
 #[pyfunction]
 pub fn declare(
     py: Python<'_>,
-    path: Located,
+    path: LocationInput,
     document: &str,
     format: &str,
     overwrite: bool,
     options: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Writer> {
+) -> PyResult<PyWriter> {
     let cancel = Cancel::default();
     let execution = tesseral::Options::default().with_cancel(cancel.clone());
     let create = asked(overwrite, options)?.storage(path.storage.clone()).execution(execution);
     let document = serde_json::from_str(document).map_err(|e| PyValueError::new_err(e.to_string()))?;
     let begin = || create.declare(&path.path, format, &document);
     let session = runtime::run_canceled_by(py, &cancel, begin)?;
-    Ok(Writer { session: RwLock::new(Some(session)), cancel })
+    Ok(PyWriter { session: RwLock::new(Some(session)), cancel })
 }
 
 #[pymethods]
-impl Writer {
+impl PyWriter {
     #[new]
     #[allow(clippy::too_many_arguments)]
     #[pyo3(signature = (path, format="", overwrite=false, digests=true, statistics=None, options=None, durability="full"))]
     fn new(
         py: Python<'_>,
-        path: Located,
+        path: LocationInput,
         format: &str,
         overwrite: bool,
         digests: bool,

@@ -1,4 +1,4 @@
-"""Tiled N-dimensional arrays of Tetration, Tensogram and TileDB files through one model.
+"""Tiled N-dimensional arrays in Tetration, Tensogram, TileDB, Zarr, NetCDF, GRIB and other formats, through one array model.
 
 >>> import tesseral
 >>> tesseral.write("ocean.tet", {"sst": [[1.0, 2.0], [3.0, 4.0]]}, dims=("lat", "lon"))

@@ -164,7 +164,7 @@ class Array(_reduce.Reducible):
 
     @property
     def fill_value(self) -> Value | None:
-        """The same as `fill`, by the name that zarr and h5py have for it."""
+        """The same as `fill`, under the name used by zarr and h5py."""
         return self._view.fill
 
     @property
@@ -174,7 +174,7 @@ class Array(_reduce.Reducible):
 
     @property
     def missing(self) -> tuple[Value, ...]:
-        """The values that are declared to mean "missing" (`_FillValue`, `missing_value`, `fill_value`), in the array's dtype."""
+        """The declared missing values (`_FillValue`, `missing_value`, `fill_value`), in the array's dtype."""
         return tuple(self._view.missing)
 
     @property
@@ -218,7 +218,7 @@ class Array(_reduce.Reducible):
         return self._view.get(key, out)
 
     async def read_async(self, key: Index = Ellipsis, *, out: Cells | None = None) -> Cells:
-        """As `read`, in a thread, while the event loop goes on: `await array.read_async(0)`."""
+        """Like `read`, in a thread, without blocking the event loop: `await array.read_async(0)`."""
         import asyncio
 
         return await asyncio.to_thread(self.read, key, out=out)
@@ -230,8 +230,8 @@ class Array(_reduce.Reducible):
         return from_array(self, nbytes, chunks)
 
     def __setitem__(self, key: Index, values: npt.ArrayLike) -> None:
-        """Replaces cells of an array whose format has versions (TileDB), as a new version. The container shows it from now on; other arrays
-        that were taken from it before do not."""
+        """Replaces cells of an array whose format has versions (TileDB), as a new version. The container shows the new version; arrays
+        obtained from it before do not."""
         if isinstance(key, str):
             raise TypeError("fields are replaced one by one: array[name][...] = values")
         self._container._replace(self, key, values)
@@ -292,7 +292,7 @@ class Array(_reduce.Reducible):
         """Returns a smaller array by coordinates along named dimensions: one value, a slice with both ends included, or a list.
 
         A partial date (`"2015-07"` for daily coordinates) selects all coordinates within it. `method="nearest"` selects the nearest
-        coordinate of each value, of two at the same distance the larger one; longitudes are cyclic. A slice across the end of a cyclic axis (longitudes from 0 to 359, `slice(-10, 10)`) selects the end
+        coordinate of each value, and the larger of two at the same distance; longitudes are cyclic. A slice across the end of a cyclic axis (longitudes from 0 to 359, `slice(-10, 10)`) selects the end
         followed by the start, with the stored coordinates.
         """
         wanted = {**(indexers or {}), **kwargs}
@@ -357,16 +357,16 @@ class Array(_reduce.Reducible):
         return cells.astype(dtype)
 
     def masked(self) -> np.ma.MaskedArray[Any, Any]:
-        """All cells as a masked array: null, unwritten and declared missing cells and not-a-time are masked.
+        """Returns all cells as a masked array: null, unwritten and declared missing cells and NaT are masked.
 
-        `[...]` gives cells as they are stored, which masks null ones only."""
+        `[...]` returns stored cells, of which only null cells are masked."""
         return np.ma.asarray(self._view.masked())
 
     def decoded(self) -> np.ma.MaskedArray[Any, Any]:
-        """All cells as they are meant, as a masked array: physical values of packed cells, times of numbers that count time.
+        """Returns the decoded values of all cells as a masked array: physical values of packed cells, and CF times.
 
-        Times are datetime64, or cftime objects in calendars that NumPy does not have. Missing cells are masked. `[...]` and `masked()`
-        give stored cells."""
+        Times are datetime64, or cftime objects in calendars that NumPy does not support. Missing cells are masked. `[...]` and `masked()`
+        return stored cells."""
         view = self._view.physical()
         cells = np.ma.asarray(view.masked())
         return _times(view, cells, self.attrs) if view.counts_time else cells
@@ -471,13 +471,13 @@ class Array(_reduce.Reducible):
     def groupby(self, by: str) -> _reduce.GroupBy:
         """Groups cells by a part of their time, in the calendar of the coordinates: `groupby("time.month").mean()`.
 
-        Parts are `year`, `month`, `season`, `day`, `dayofyear`, `hour` and `date`, each day of the calendar."""
+        Parts are `year`, `month`, `season`, `day`, `dayofyear`, `hour` and `date` (calendar day)."""
         return _reduce.GroupBy(self, by)
 
     def rolling(self, window: Mapping[str, int] | None = None, *, center: bool = False, min_periods: int | None = None, **dims: int) -> _reduce.Rolling:
-        """Windows of some positions along a dimension: `rolling(time=7).mean()`.
+        """Rolling windows along a dimension: `rolling(time=7).mean()`.
 
-        A window with fewer than `min_periods` values, by default its size, has no answer."""
+        A window with fewer than `min_periods` values, by default its size, has no result."""
         return _reduce.Rolling(self, {**(window or {}), **dims}, center, min_periods)
 
     # Pickling
@@ -500,7 +500,7 @@ class Array(_reduce.Reducible):
     # Representation
 
     def info(self, file: IO[str] | None = None) -> None:
-        """Prints what is known of the array without reading cells, to `file` or standard output."""
+        """Prints a description of the array to `file` or standard output. Reads no cells."""
         from ._show import array_text
 
         print(array_text(self), file=file)
@@ -517,7 +517,7 @@ class Array(_reduce.Reducible):
 
 
 def _times(view: View, numbers: np.ma.MaskedArray[Any, Any], attrs: Mapping[str, Any]) -> np.ma.MaskedArray[Any, Any]:
-    """The times that numbers count."""
+    """Converts CF numbers to times."""
     mask = np.ma.getmaskarray(numbers)
     plain = np.ascontiguousarray(numbers.data)
     stored = plain.astype(plain.dtype.newbyteorder("<"), copy=False)

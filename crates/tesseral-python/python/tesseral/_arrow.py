@@ -36,7 +36,7 @@ def arrow_type(dtype: np.dtype[Any], stored: str) -> pa.DataType | None:
 
 
 def arrow_array(cells: np.ndarray[Any, Any], type: pa.DataType) -> pa.Array:
-    """Cells, of which masked ones and those that are not a time become nulls."""
+    """Converts cells to an Arrow array; masked cells and NaT become nulls."""
     hidden = np.ma.getmaskarray(cells) if isinstance(cells, np.ma.MaskedArray) else None
     values = np.ma.getdata(cells)
     if hidden is not None and not hidden.any():
@@ -58,12 +58,12 @@ def arrow_array(cells: np.ndarray[Any, Any], type: pa.DataType) -> pa.Array:
 
 
 def labeled_type(labels: Any) -> pa.DataType:
-    """The type of a column of codes that stand for labels."""
+    """The type of a column of enumeration codes."""
     return pa.dictionary(pa.int32(), pa.array(list(labels)).type)
 
 
 def labeled_array(codes: np.ndarray[Any, Any], labels: Any, ordered: bool) -> pa.Array:
-    """Codes of an enumeration as the labels they stand for; codes without a label are null."""
+    """Converts codes of an enumeration to labels; codes without a label are null."""
     numbers = np.ma.getdata(codes).astype(np.int64)
     hidden = np.ma.getmaskarray(codes) | (numbers < 0) | (numbers >= len(labels))
     positions = pa.array(numbers.astype(np.int32), mask=hidden)

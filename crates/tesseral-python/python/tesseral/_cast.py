@@ -28,7 +28,7 @@ def exact(values: np.ndarray[Any, Any], dtype: np.dtype[Any], name: str) -> np.n
 
 
 def _differs(values: np.ndarray[Any, Any], cells: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Which cells are not the values: they were out of range, or have more digits than the dtype."""
+    """Returns which cells differ from the values, because these were out of range or have more digits than the dtype."""
     given, taken = values.dtype.kind, cells.dtype.kind
     if taken in "fc" and given in "fc":
         return np.asarray(np.isfinite(values) & ~np.isfinite(cells))

@@ -321,7 +321,7 @@ class Container(Mapping[str, Array]):
 
     @property
     def variables(self) -> dict[str, Array]:
-        """Every field of every array, coordinates too, by the name of the variable: `group/name` in groups."""
+        """Every field of every array, including coordinates, by the name of the variable: `group/name` in groups."""
         return {name: Array(self, view) for name, view in self._variables.items()}
 
     @cached_property
@@ -367,7 +367,7 @@ class Container(Mapping[str, Array]):
         print(container_info(self), file=file)
 
     def close(self) -> None:
-        """Releases the file. Arrays that were taken from the container keep it open until they are released themselves."""
+        """Releases the file. Arrays obtained from the container keep it open until they are released."""
         self._opened = None
         self._keys = None
         self.__dict__.pop("_variables", None)
@@ -378,7 +378,7 @@ class Container(Mapping[str, Array]):
         return self._opened is None
 
     def _reopen(self) -> None:
-        """Opens the present state, after a write."""
+        """Opens the current state after a write."""
         now = self._pinned()._replace(as_of=None, stamp=None).open()
         self.close()
         self._opened, self._as_of = now._opened, now._as_of
@@ -465,7 +465,7 @@ class Group(Mapping[str, Array]):
 
 
 def _paths(name: str) -> list[str]:
-    """The groups that a variable lies in, the outermost first."""
+    """The groups that contain a variable, the outermost first."""
     parts = name.split("/")[:-1]
     return ["/".join(parts[: i + 1]) for i in range(len(parts))]
 
@@ -479,7 +479,7 @@ _IN_MEMORY = "<memory>"
 
 
 def _named(source: Source) -> tuple[Place, bytes | None]:
-    """Where a source is, and its bytes if it is not read from there."""
+    """The location of a source, and its bytes if it is not read from the location."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         return _IN_MEMORY, bytes(source)
     read = getattr(source, "read", None)
@@ -517,15 +517,15 @@ def open(
     by the environment variable `TESSERAL_KEY_FILE`. Pickled handles contain the name of the file or the function, never the key.
 
     `storage_options` has credentials, endpoints and other settings of object stores, with the names of fsspec or obstore; the rest
-    is taken from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`). Pickled handles leave credentials out: other processes take
-    their own from the environment. Instead of a URL, a file or mapping of fsspec, a store of obstore, or a pair of a file system or
+    is taken from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`). Pickled handles do not contain credentials: other processes read
+    them from their environment. Instead of a URL, an fsspec file or mapping, an obstore store, or a pair of a file system or
     store and a path in it is accepted; it is read without these libraries, with the same settings.
 
-    `cache` is a folder that keeps bytes of objects by URL and entity tag, so that later handles and processes need not request them
-    again; by default that of the environment variable `TESSERAL_CACHE`, if it is set.
+    `cache` is a folder for bytes of objects, by URL and entity tag, so that later handles and processes need not request them
+    again; the default is the environment variable `TESSERAL_CACHE`, if it is set.
 
-    `mapped=False` reads local files instead of mapping them into memory: pages of a map count as memory of the process while the system has no
-    other use for it.
+    `mapped=False` reads local files instead of memory-mapping them. Pages of a map count as memory of the process until the system needs
+    the memory.
     """
     path, content = _named(url)
     return Container(

@@ -30,7 +30,7 @@ Groups = dict[str, xr.Dataset]
 
 
 class Encoded(NamedTuple):
-    """A variable as it is stored."""
+    """A stored variable."""
 
     name: str
     group: str
@@ -87,7 +87,7 @@ def _encode_as(dataset: xr.Dataset, encoding: Mapping[str, Any]) -> xr.Dataset:
 
 
 def encode(groups: Groups) -> tuple[list[Encoded], dict[str, dict[str, Any]]]:
-    """Every variable as it is stored, and the attributes of each group."""
+    """Encodes every variable for storage; returns them with the attributes of each group."""
     variables: list[Encoded] = []
     attrs = {}
     for group, dataset in groups.items():
@@ -106,7 +106,7 @@ def encode(groups: Groups) -> tuple[list[Encoded], dict[str, dict[str, Any]]]:
 
 
 def _share_units_with_bounds(variables: Mapping[Any, xr.Variable]) -> None:
-    """Gives the bounds of a time coordinate its units and calendar, as CF demands."""
+    """Sets units and calendar of the bounds of a time coordinate, as required by CF."""
     for variable in variables.values():
         bounds = variables.get(variable.attrs.get("bounds") or variable.encoding.get("bounds"))
         if bounds is not None and bounds.dtype.kind in "MO" and "since" in str(variable.encoding.get("units")):
@@ -116,7 +116,7 @@ def _share_units_with_bounds(variables: Mapping[Any, xr.Variable]) -> None:
 
 
 def _encoded(name: str, variable: xr.Variable) -> xr.Variable:
-    """A variable as it is stored: values packed, missing cells filled, dates as numbers where the encoding has units. Other dates and booleans
+    """Encodes a variable for storage: values packed, missing cells filled, dates as numbers where the encoding has units. Other dates and booleans
     are stored in their own dtype."""
     variable = variable.copy(deep=False)
     kind, encoding = variable.dtype.kind, variable.encoding
@@ -146,7 +146,7 @@ def _encoded(name: str, variable: xr.Variable) -> xr.Variable:
 
 
 def _mean_the_same(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """Whether units of time differ in notation only: xarray writes reference dates in a notation of its own."""
+    """Returns whether units of time differ only in notation: xarray formats reference dates differently."""
     decoded = []
     for attrs in (a, b):
         meaning = {key: attrs[key] for key in ("units", "calendar") if key in attrs}
@@ -211,12 +211,12 @@ def write(
 
 
 def _text_of(cells: Any) -> Any:
-    """Cells that a format must know before the first is written, because they have variable length."""
+    """Variable-length cells, which a format must know before the first cell is written."""
     return np.asarray(cells) if cells.dtype.kind == "O" else None
 
 
 def _chunks_of(one: Encoded, chunks: Any) -> Any:
-    """The requested chunks: a mapping by dimension holds for all variables, others for data variables only. Without a request, the chunks of
+    """The requested chunks: a mapping by dimension applies to all variables, other values to data variables only. Without a request, the chunks of
     the file that the variable was read from, if the shape is still the same."""
     variable = one.variable
     if isinstance(chunks, Mapping):

@@ -42,7 +42,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Consolidated:
-    """Names of new versions, of those they replace, which `vacuum` removes, and of those left apart because of the unwritten cells between them."""
+    """Names of new versions, of the versions they replace, which `vacuum` removes, and of versions that were not merged because there are unwritten cells between them."""
 
     made: list[str]
     replaced: list[str]
@@ -264,7 +264,7 @@ def delete(
     key: bytes | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Deletes the cells that match a condition, from now or from a timestamp on. Earlier states keep them."""
+    """Deletes the cells that match a condition, as of now or of a timestamp. Earlier states keep them."""
     _native.delete(located(path, storage_options), where, timestamp, key)
 
 
@@ -320,5 +320,5 @@ def vacuum(
 
 
 def log(path: Path, *, key: bytes | None = None, storage_options: Mapping[str, Any] | None = None) -> list[Version]:
-    """Lists the stored versions of a source in order of time."""
+    """Lists the stored versions of a source by time."""
     return [Version(**version) for version in _native.versions(located(path, storage_options), key)]

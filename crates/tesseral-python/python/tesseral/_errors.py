@@ -1,4 +1,4 @@
-"""Exceptions. Each is a `TesseralError` and the matching builtin exception, so that generic code can catch it."""
+"""Exceptions. Each is a `TesseralError` and the matching built-in exception, so that generic code can catch it."""
 
 from __future__ import annotations
 

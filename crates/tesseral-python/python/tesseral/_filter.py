@@ -1,8 +1,8 @@
-"""Filters of table scans: the columns they need, and what can be concluded from a part of the columns.
+"""Filters of table scans: the required columns, and evaluation on a subset of the columns.
 
 A filter is a conjunction. Its parts are evaluated by the library that wrote it, on the columns that are known so far, so that the meaning of a
 comparison is always that library's. Parts on fields alone become conditions of the engine, which prune chunks by statistics: a condition
-holds wherever the part holds, and can hold in more places.
+is true for every row for which the part is true, and possibly for more rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Node(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One of the parts that must all hold."""
+    """One of the parts of a conjunction."""
 
     names: frozenset[str]
     #: The rows of which the part holds.
@@ -93,7 +93,7 @@ def _conjuncts(node: Node) -> list[Node]:
 
 
 def _arrow_tree(expression: Any) -> Node | None:
-    """The structure of an expression, read from its serialized form; None unless the expression that it describes is the same."""
+    """The structure of an expression, parsed from its serialized form; None unless it describes the same expression."""
     try:
         _, (buffer,) = expression.__reduce__()
         batch = pa.ipc.open_file(buffer).get_batch(0)
@@ -216,7 +216,7 @@ def _polars_tree(node: Any) -> Node | None:
 
 
 def condition(part: Part, fields: Mapping[str, np.dtype[Any]], names: Mapping[str, str] | None = None) -> str | None:
-    """A condition on fields, by the names of their columns with their dtypes, that holds wherever the part does; None if there is none.
+    """A condition on fields, by the names of their columns with their dtypes, that is true wherever the part is; None if there is none.
     `names` are those of fields that differ from their column's."""
     if part.tree is None:
         return None

@@ -1,4 +1,4 @@
-"""Containers for engines of tables: pyarrow datasets, scans of Polars, and tables as arrays."""
+"""Containers for table engines: pyarrow datasets, scans of Polars, and conversion of tables to arrays."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ class Fragment(pads.Fragment):
 class Dataset(pads.Dataset):
     """A container as a `pyarrow.dataset.Dataset`: a table for DuckDB, DataFusion, Polars and pyarrow.
 
-    A scan reads only the columns it needs, and leaves out what cannot match its filter: positions by their coordinates, chunks by their
-    statistics. Every row is then compared with the whole filter by Arrow.
+    A scan reads only the required columns, and skips positions and chunks that cannot match its filter, by coordinates and by
+    statistics. Arrow then evaluates the whole filter on every row.
     """
 
     def __init__(self, container: Container, variables: Sequence[str] | None, group: str | None, nbytes: int, filter: Any = None) -> None:
@@ -89,7 +89,7 @@ class Dataset(pads.Dataset):
 
     @property
     def partition_expression(self) -> pc.Expression:
-        """What is known of all rows: nothing."""
+        """No expression: nothing is known about all rows."""
         return pc.scalar(True)
 
     def get_fragments(self, filter: Any = None) -> Iterator[Fragment]:
@@ -113,7 +113,7 @@ class Dataset(pads.Dataset):
         return self.scanner(**options).to_table()
 
     def head(self, num_rows: int, **options: Any) -> pa.Table:
-        """The first rows, with the options of `scanner`. Reads no more than they need."""
+        """The first rows, with the options of `scanner`. Reads only these rows."""
         return self._head(self._table.blocks, num_rows, **options)
 
     def count_rows(self, filter: Any = None, **options: Any) -> int:
@@ -125,7 +125,7 @@ class Dataset(pads.Dataset):
         return self.to_table(**options).take(indices)
 
     def filter(self, expression: pc.Expression) -> Dataset:
-        """The rows of which an expression holds."""
+        """The rows for which an expression is true."""
         return Dataset(*self._arguments, expression if self._filter is None else self._filter & expression)
 
     def replace_schema(self, schema: pa.Schema) -> pads.Dataset:
@@ -147,7 +147,7 @@ class Dataset(pads.Dataset):
     # Scans
 
     def _wanted(self, filter: Any) -> tuple[Any, _filter.Filter] | None:
-        """The filter of a scan and that of the dataset: the whole expression, and what is known of it."""
+        """The filter of a scan and that of the dataset: the whole expression, and its analyzed form."""
         given = [one for one in (self._filter, filter) if one is not None]
         if not given:
             return None
@@ -223,11 +223,11 @@ def dataset(
     nbytes: int = BLOCK,
     **options: Any,
 ) -> Dataset:
-    """A source of any format as a `pyarrow.dataset.Dataset`, which DuckDB, DataFusion, Polars and pyarrow query without reading it whole.
+    """A source of any format as a `pyarrow.dataset.Dataset`, which DuckDB, DataFusion, Polars and pyarrow can query without reading all of it.
 
     Columns are the coordinates of the dimensions, other coordinates, and the data variables of the root or a `group`, or the named
     `variables`. Values are physical, times are timestamps, missing cells are nulls. Variables of a dense table have the dimensions of one of
-    them; the cells of a sparse array are a table of their own. Cells of several values and complex numbers are not columns.
+    them; the cells of a sparse array are a separate table. Cells of several values and complex numbers are not supported as columns.
 
     A fragment has `nbytes` of cells of whole chunks. Other options are those of `open`.
 

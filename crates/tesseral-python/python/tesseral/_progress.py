@@ -20,10 +20,10 @@ class _Handle(Protocol):
 
 
 class progress:
-    """Shows the progress of operations that take long: reading, statistics, `convert`, `verify`, `copy`, `recover` and `diff`.
+    """Shows the progress of long operations: reading, statistics, `convert`, `verify`, `copy`, `recover` and `diff`.
 
     In a `with` statement, or until `stop()` after `start()`. Notebooks show a bar below the cell, terminals one on standard error. With
-    `report`, nothing is shown, and the function is called with the work that is done and all of it, and with None for both at the end of each
+    `report`, nothing is shown, and the function is called with the completed and the total amount of work, and with None for both at the end of each
     operation; an exception that it raises stops the operation.
 
     >>> import tesseral

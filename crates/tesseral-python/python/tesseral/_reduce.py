@@ -1,4 +1,4 @@
-"""Statistics of arrays: questions to the engine, which computes every answer."""
+"""Statistics of arrays, computed by the engine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Histogram(NamedTuple):
 
 
 def axes_of(array: Array, axis: Any) -> list[int] | None:
-    """The axes that an argument names; None for all."""
+    """The axes of an argument; None for all."""
     if axis is None or axis is Ellipsis:
         return None
     given = [axis] if isinstance(axis, (int, str, np.integer)) else list(axis)
@@ -93,7 +93,7 @@ def question(
 
 
 def answer(asked: Mapping[str, Any], answered: tuple[list[Any], list[list[float]], list[Any] | None]) -> list[Any]:
-    """The answers to a question, in the order of its statistics."""
+    """The results of a query, in the order of its statistics."""
     columns, edges, _ = answered
     limits = iter(edges)
     return [
@@ -103,9 +103,9 @@ def answer(asked: Mapping[str, Any], answered: tuple[list[Any], list[list[float]
 
 
 class Reducible:
-    """The statistics of NumPy and xarray, by name; subclasses answer questions.
+    """Statistics under the names of NumPy and xarray.
 
-    They are those of physical values, as in `tet stat`; `stored=True` takes the stored numbers of packed arrays."""
+    They are computed from physical values, as in `tet stat`; `stored=True` uses the stored numbers of packed arrays."""
 
     __slots__ = ()
 
@@ -199,7 +199,7 @@ class Reducible:
 
     def median(self, axis: Axis = None, out: Cells | None = _ABSENT, **how: Unpack[How]) -> Cells:
         """Median as float64. `sketch=0.01` approximates it in little memory, with at most this relative error. `weights` as for
-        `mean`: by the effective number of values, as in xarray."""
+        `mean`: with the effective sample size, as in xarray."""
         return self._one("median", axis, None, out, **how)
 
     def quantile(self, q: Quantiles, axis: Axis = None, **how: Unpack[How]) -> Cells:
@@ -208,7 +208,7 @@ class Reducible:
         return np.stack(found) if np.ndim(q) else found[0]
 
     def histogram(self, bins: int = 10, range: tuple[float, float] | None = None, axis: Axis = None, **how: Unpack[How]) -> Histogram:
-        """Counts in equal bins and their edges. Values outside of `range` are left out; by default it is that of all values."""
+        """Counts in equal bins and their edges. Values outside of `range` are not counted; the default is the range of all values."""
         [found] = self._ask("histogram", axis, bins=bins, range=range, **how)
         assert isinstance(found, Histogram)
         return found
@@ -242,7 +242,7 @@ class GroupBy(Reducible):
 
 
 class Rolling(Reducible):
-    """`array.rolling(time=7)`: statistics of the window that ends at each position, or has it in its middle."""
+    """`array.rolling(time=7)`: statistics of the window that ends at each position, or is centered at it."""
 
     __slots__ = ("_array", "_window")
 

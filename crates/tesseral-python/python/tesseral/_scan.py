@@ -267,7 +267,7 @@ class Grid:
     # Filters
 
     def narrow(self, block: Box, wanted: Filter | None) -> list[Box]:
-        """The parts of a block in which a filter can hold, as far as coordinates show it."""
+        """The parts of a block that can match a filter, judging by coordinates."""
         if wanted is None:
             return [block]
         possible = [np.ones(s.stop - s.start, bool) for s in block]
@@ -298,12 +298,12 @@ class Grid:
         return [tuple(box) for box in product(*runs)]
 
     def can_match(self, block: Box, wanted: Filter) -> bool:
-        """Whether rows of a block can match a filter, as far as coordinates and statistics show it."""
+        """Whether rows of a block can match a filter, judging by coordinates and statistics."""
         tests = self._conditions(wanted)
         return any(_may_match(tests, self.dims, part) for part in self.narrow(block, wanted))
 
     def _conditions(self, wanted: Filter) -> list[tuple[Array, str]]:
-        """Conditions on single arrays that hold wherever the filter does."""
+        """Conditions on single arrays that are true wherever the filter is."""
         found = []
         for part in wanted.parts:
             columns = [self.columns.get(name) for name in part.names]
@@ -328,7 +328,7 @@ def _may_match(tests: Sequence[tuple[Array, str]], dims: Sequence[str], box: Box
 
 
 def _runs(held: np.ndarray[Any, Any], start: int, gap: int) -> list[slice]:
-    """Ranges of positions that hold; those that are closer than a chunk are one."""
+    """Ranges of matching positions; ranges that are closer than a chunk are joined."""
     places = np.flatnonzero(held)
     if not len(places):
         return []
@@ -382,11 +382,11 @@ class Cells:
         self.blocks: list[Box] = [()]
 
     def count(self) -> int | None:
-        """Number of rows, which only reading shows."""
+        """Number of rows; requires reading them."""
         return None
 
     def guarantee(self, block: Box) -> pc.Expression:
-        """Nothing is known of all cells."""
+        """No expression: nothing is known about all cells."""
         return pc.scalar(True)
 
     def can_match(self, block: Box, wanted: Filter) -> bool:

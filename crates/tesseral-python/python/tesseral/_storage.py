@@ -1,4 +1,4 @@
-"""Where sources and outputs are: paths, URLs with settings of their object store, and objects of fsspec and obstore."""
+"""Locations of sources and outputs: paths, URLs with settings of their object store, and objects of fsspec and obstore."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ Located = str | tuple[str, dict[str, str], str | None]
 
 
 def storage_settings(options: Mapping[str, Any] | None) -> dict[str, str]:
-    """Storage options as text, with those of nested `client_kwargs`, as fsspec has them."""
+    """Storage options as text, with those of nested `client_kwargs`, as in fsspec."""
     flat: dict[str, str] = {}
     for name, value in (options or {}).items():
         if isinstance(value, Mapping):
@@ -74,7 +74,7 @@ def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_url(path: str) -> bool:
-    """Whether something is in an object store or on a web server."""
+    """Whether a location is in an object store or on a web server."""
     scheme, separator, _ = path.partition("://")
     return bool(separator) and len(scheme) > 1 and scheme.isalnum() and scheme != "file"
 
@@ -106,7 +106,7 @@ def resolve(source: Any, storage_options: Mapping[str, Any] | None = None) -> tu
 
 
 def located(source: Any, storage_options: Mapping[str, Any] | None = None, cache: Any = None) -> Located:
-    """A source or an output as the compiled module takes it."""
+    """A source or an output for the compiled module."""
     path, settings = resolve(source, storage_options)
     if not settings and cache is None:
         return path

@@ -75,7 +75,7 @@ def verify(
 ) -> Report:
     """Verifies a source: metadata, all digests, and chunks without one. `deep` decodes all chunks and compares stored statistics.
 
-    Damage is reported, not raised; a file that cannot be read at all raises an exception.
+    Damage is reported, not raised; an unreadable file raises an exception.
     """
     source, settings = resolve(path, storage_options)
     found = _native.verify(located(source, settings), deep, time_range(as_of), key, memory_limit)
@@ -92,8 +92,8 @@ def recover(
     storage_options: Mapping[str, Any] | None = None,
     target_options: Mapping[str, Any] | None = None,
 ) -> Recovered:
-    """Copies the intact chunks of a damaged source to a new one of the same format. Lost cells get the declared missing value, else
-    NaN, else 0; each lost chunk is a finding."""
+    """Copies the intact chunks of a damaged source to a new one of the same format. Lost cells become
+    missing: null, or a declared missing value. Each lost chunk is a finding."""
     target, settings = resolve(output, storage_options if target_options is None else target_options)
     saved, lost, findings = _native.recover(located(path, storage_options), located(target, settings), overwrite, key)
     return Recovered(target, saved, lost, [Finding(**finding) for finding in findings])
@@ -202,7 +202,7 @@ def convert(
     does not support them. `statistics=True` stores statistics of chunks also for other readers (`.tet`: zone maps), `statistics=False`
     none. `check` reads the output again and compares every cell before publishing it. `storage_options` has settings
     of the object store of the source, `target_options` those of the target, by default the same.
-    `durability="none"` does not wait for the device: for scratch data.
+    `durability="none"` does not synchronize the output with the device, for scratch data.
     """
     chunk: str | None = None
     if isinstance(chunks, Mapping):
@@ -241,8 +241,8 @@ def diff(
     stored: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Difference:
-    """Compares two sources of any format: metadata, and cells bit by bit unless a tolerance is given. Missing cells are equal, in
-    whatever way they are missing; with `stored`, nulls, unwritten cells and declared missing values differ. `storage_options` has
+    """Compares two sources of any format: metadata, and cells bit by bit unless a tolerance is given. Missing cells are equal,
+    whether unwritten, null or declared; with `stored`, nulls, unwritten cells and declared missing values differ. `storage_options` has
     settings of the object stores of both."""
     sides = located(left, storage_options), located(right, storage_options)
     same, notes, values = _native.diff(*sides, list(arrays), max_abs_error, max_rel_error, stored)

@@ -1,4 +1,4 @@
-"""Types of the public interface, for type checkers. Not imported when the package runs."""
+"""Types of the public interface, for type checkers. Not imported at run time."""
 
 from __future__ import annotations
 

@@ -399,8 +399,8 @@ def create(path: Source, format: str | Mapping[str, Any] = "", *, overwrite: boo
     `tiledb`.
 
     `.tet` files have exact statistics of every chunk, which other readers ignore: `statistics=True` stores
-    zone maps for them as well, `statistics=False` none at all. `digests=False` stores no digests, and statistics only on request. `durability="none"` does not wait for the device: for scratch data. Other
-    options are those of the format, such as `timestamp` of TileDB arrays.
+    zone maps for them as well, `statistics=False` none at all. `digests=False` stores no digests, and statistics only on request. `durability="none"` does not synchronize the output with the device, for
+    scratch data. Other options are those of the format, such as `timestamp` of TileDB arrays.
 
     With a schema instead of the format, creates an empty TileDB array, for use with `append`:
     `{"dims": [{"name", "dtype", "domain", "tile", "current", "labels"}], "fields": [{"name", "dtype", "cell", "nullable", "fill",

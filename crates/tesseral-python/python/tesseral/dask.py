@@ -41,7 +41,7 @@ def reduce(array: Array, what: str, axis: Any = None, *, nbytes: int = BLOCK, **
     result: the bits of `array.mean(axis)`.
 
     Other arguments are those of the method: `ddof`, `skipna`, `where`, `weights`, `q` of quantiles, `bins` and `range` of histograms;
-    `by="time.month"` groups and `rolling={"time": 7}` rolls. Workers exchange states of the engine instead of cells.
+    `by="time.month"` groups and `rolling={"time": 7}` rolls. Workers exchange partial results instead of cells.
     """
     if how.get("by") is not None and axis is None:
         axis = how["by"].rpartition(".")[0]
@@ -75,7 +75,7 @@ def _run_job(array: Array, asked: dict[str, Any], job: bytes) -> bytes:
 
 
 def _answer(array: Array, asked: dict[str, Any], listed: bool) -> Any:
-    """The answer about no cells, which need no job."""
+    """The result for no cells, which requires no job."""
     found = answer(asked, array._view.reduce(asked))
     return np.stack(found) if listed else found[0]
 

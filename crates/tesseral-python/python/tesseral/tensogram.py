@@ -56,7 +56,7 @@ class Metadata:
     reserved: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> Any:
-        """Returns a key of the first object that has it, else of the message."""
+        """Returns a key of the first object with that key, otherwise of the message."""
         for keys in (*self.base, self.extra):
             if key in keys:
                 return keys[key]
@@ -294,8 +294,8 @@ def decode_range(
 ) -> Any:
     """Decodes ranges of cells, each `(first, count)`, of one object: a list of one-dimensional arrays, or with `join` one array.
 
-    A hash covers all of an object, so that comparing it costs as much as reading all of it: it is compared with `verify=True` (or
-    `require_hash=True`), and not by default, as in the reference. `TensogramFile.decode_range` compares it once.
+    A hash covers a whole object, so verifying it costs as much as reading the object. It is verified with `verify=True` (or
+    `require_hash=True`), and not by default, as in the reference. `TensogramFile.decode_range` verifies each object once.
     """
     how = decode_options(**options, verify_ranges=verify)
     return _ranges(*_native.decode_range(_bytes(buffer), index, list(ranges), how), how, join)
@@ -433,8 +433,8 @@ class TensogramFile(Sequence[Message]):
     def decode_range(
         self, index: int, object: int, ranges: Sequence[tuple[int, int]], *, join: bool = False, **options: Any
     ) -> Any:
-        """Decodes ranges of cells, each `(first, count)`, of one object of a message, without reading more than is needed. The
-        hash of the object is compared the first time, and never with `verify_hash=False`."""
+        """Decodes ranges of cells, each `(first, count)`, of one object of a message. Reads only the required bytes. The
+        hash of the object is verified the first time, and never with `verify_hash=False`."""
         how = decode_options(**options)
         return _ranges(*self._file.range(self._number(index), object, list(ranges), how), how, join)
 

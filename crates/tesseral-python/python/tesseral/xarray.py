@@ -1,4 +1,4 @@
-"""xarray: `xarray.open_dataset(path, engine="tesseral")`, and datasets written as `.tet`, `.tgm` or TileDB."""
+"""xarray: `xarray.open_dataset(path, engine="tesseral")`, and writing of datasets as `.tet`, `.tgm`, TileDB or NetCDF-4."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _attributes(array: Array) -> dict[str, Any]:
 
 
 def _in_dtype(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Numbers in another dtype; as they are where it does not hold them."""
+    """Converts numbers to another dtype; returns them unchanged if the dtype cannot represent them."""
     numbers = np.asarray(value)
     if numbers.dtype.kind not in "iuf" or numbers.dtype == dtype:
         return value
@@ -215,10 +215,10 @@ class _Builder:
 
 
 class _Preferred(dict[Any, int]):
-    """Chunk extents by dimension, and extents of blocks of whole chunks that suit tasks.
+    """Chunk extents by dimension, and preferred extents of blocks of whole chunks.
 
     xarray reads it twice: for block extents, with the dimension's extent as default, and for chunk boundaries, without a default.
-    `chunks={}` gives few large blocks, while explicit blocks are compared with the stored chunks.
+    `chunks={}` creates few large blocks, while explicit blocks are compared with the stored chunks.
     """
 
     def __init__(self, stored: Any, blocks: dict[Any, int]) -> None:
@@ -238,8 +238,8 @@ _SMALL_BLOCK = 8 << 20
 
 
 def _block_size(nbytes: int) -> int:
-    """Size of the blocks of an array, in bytes: small ones, of which the working memory of tasks is a multiple, unless they would be many.
-    At most what Dask is configured for, so that `chunks={}` and `chunks="auto"` agree for large arrays."""
+    """Size of the blocks of an array in bytes: small, because the working memory of tasks is a multiple of it, unless there would be too many
+    blocks; at most the size configured in Dask, so that `chunks={}` and `chunks="auto"` agree for large arrays."""
     dask = sys.modules.get("dask")
     largest = BLOCK if dask is None else int(dask.utils.parse_bytes(dask.config.get("array.chunk-size", BLOCK)))
     return min(largest, max(_SMALL_BLOCK, nbytes // _TASKS))
