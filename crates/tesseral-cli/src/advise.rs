@@ -14,7 +14,7 @@ use crate::text;
 
 /// Arguments of `tet advise`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct AdviseArguments {
     #[command(flatten)]
     subject: CellsArgument,
     /// Access pattern: `time=0`, `lat=3 lon=5`; a position represents any position. Repeatable
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     n: usize,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &AdviseArguments) -> CliResult {
     let container = context.open(&arguments.subject.source, &Meter::new(false))?;
     let target = arguments.subject.resolve(&container)?;
     let array = &target.array;

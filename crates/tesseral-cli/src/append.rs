@@ -21,7 +21,7 @@ use tesseral_display::coordinate;
 
 /// Arguments of `tet append`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct AppendArguments {
     /// Existing array of a format with versions, or a file of messages, which is created if missing
     array: PathBuf,
     /// A .npy file (dense, one field), a .csv file with a header line, or files of messages
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
 /// Number of rows read at once from a sorted file.
 const ROWS: usize = 1 << 16;
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &AppendArguments) -> CliResult {
     if messages::is_meant(context, &arguments.array, &arguments.input) {
         let more = arguments.selection.iter().map(PathBuf::from);
         let sources: Vec<PathBuf> = std::iter::once(arguments.input.clone()).chain(more).collect();
@@ -155,7 +155,7 @@ fn dense(
     if is_npy(input) {
         return npy::write(context, session, input, schema, region);
     }
-    let mut reader = csv::CsvRows::open(input)?;
+    let mut reader = csv::CsvFile::open(input)?;
     reader.only(&names(schema))?;
     let place = |d: usize| {
         let name = dim_name(schema, d);
@@ -168,11 +168,11 @@ fn dense(
     Ok(())
 }
 
-fn sparse(session: &Session, schema: &ArraySchema, arguments: &Arguments) -> CliResult<u64> {
+fn sparse(session: &Session, schema: &ArraySchema, arguments: &AppendArguments) -> CliResult<u64> {
     if is_npy(&arguments.input) {
         return Err(Error::unsupported("cells of a sparse array from .npy").hint("use a .csv file").into());
     }
-    let mut reader = csv::CsvRows::open(&arguments.input)?;
+    let mut reader = csv::CsvFile::open(&arguments.input)?;
     reader.only(&names(schema))?;
     let (order, rows) =
         if arguments.sorted { (InputOrder::Stored, ROWS) } else { (InputOrder::Unordered, usize::MAX) };

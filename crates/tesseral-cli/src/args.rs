@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn unknown_commands_have_suggestions() {
-        let said = |word: &str| {
+        let message = |word: &str| {
             let error = Cli::command().try_get_matches_from(["tet", word, "x"]).unwrap_err();
             unknown_command(&error).unwrap()
         };
@@ -283,9 +283,9 @@ mod tests {
             ("haed", "head"),
             ("catt", "cat"),
         ] {
-            assert!(said(word).contains(&format!("did you mean `tet {command}`?")), "{}", said(word));
+            assert!(message(word).contains(&format!("did you mean `tet {command}`?")), "{}", message(word));
         }
-        assert!(said("ocean").ends_with("try: `tet --help` lists the commands\n"));
+        assert!(message("ocean").ends_with("try: `tet --help` lists the commands\n"));
         assert_eq!(completed(&["ocean"]), ["ocean"]);
         assert_eq!(completed(&["src"]), ["info", "src"], "a folder of this crate");
         let other = Cli::command().try_get_matches_from(["tet", "cat"]).unwrap_err();

@@ -24,12 +24,12 @@ use crate::progress::Meter;
 
 /// Arguments of `tet cat`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct CatArguments {
     #[command(flatten)]
     subject: CellsArgument,
     /// Output format of the values [default: text; json with --json; raw with --validity]
     #[arg(long, value_name = "FORMAT")]
-    format: Option<Format>,
+    format: Option<OutputFormat>,
     /// Same as --format raw
     #[arg(long, conflicts_with = "format")]
     raw: bool,
@@ -59,7 +59,7 @@ pub(crate) struct EndArguments {
     rows: u64,
     /// Output format of the values [default: text; json with --json]
     #[arg(long, value_name = "FORMAT")]
-    format: Option<Format>,
+    format: Option<OutputFormat>,
     /// Print only cells that match a condition, as rows: `a > 5 and name in ("x", "y")`, `not`, `or`, `is null`
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
@@ -70,7 +70,7 @@ pub(crate) struct EndArguments {
 /// Runs `tet head`, or `tet tail` for the last rows.
 pub(crate) fn run_end(context: &Context, arguments: &EndArguments, last: bool) -> CliResult {
     let EndArguments { subject, rows, format, condition, output } = arguments;
-    let arguments = Arguments {
+    let arguments = CatArguments {
         subject: subject.clone(),
         format: *format,
         raw: false,
@@ -85,7 +85,7 @@ pub(crate) fn run_end(context: &Context, arguments: &EndArguments, last: bool) -
 
 /// Output formats of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum OutputFormat {
     /// Aligned text, with coordinates if there are any
     Text,
     /// One row per cell: coordinates, then the value
@@ -100,14 +100,14 @@ pub(crate) enum Format {
     Arrow,
 }
 
-impl Format {
+impl OutputFormat {
     /// Returns whether each cell is written as text.
     fn is_text(self) -> bool {
         matches!(self, Self::Text | Self::Csv | Self::Json)
     }
 }
 
-/// What is written in all formats.
+/// The cells to print, for all output formats.
 struct Task<'a> {
     array: &'a Array,
     /// The field, or a byte field with the validity of its cells.
@@ -124,24 +124,25 @@ trait Render {
     fn end(&mut self, task: &Task<'_>, out: &mut OutputStream) -> CliResult<()>;
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &CatArguments) -> CliResult {
     let format = match arguments.format {
         Some(format) => format,
-        None if context.json() => Format::Json,
-        None if arguments.raw || arguments.validity => Format::Raw,
-        None => Format::Text,
+        None if context.json() => OutputFormat::Json,
+        None if arguments.raw || arguments.validity => OutputFormat::Raw,
+        None => OutputFormat::Text,
     };
-    if context.json() && format != Format::Json {
+    if context.json() && format != OutputFormat::Json {
         return Err(Error::invalid("--json conflicts with the value of --format").into());
     }
     let container = context.open(&arguments.subject.source, &Meter::new(false))?;
     // Bytes are those that are stored.
-    let stored = arguments.subject.values.stored || format == Format::Raw;
+    let stored = arguments.subject.values.stored || format == OutputFormat::Raw;
     let container = ValuesArgument { stored }.apply_to(container);
     // A number of rows of nested lists is no rectangle.
-    let limited_json = arguments.rows.is_some_and(|rows| rows > 0) && format == Format::Json;
-    let as_rows = arguments.condition.is_some() || format == Format::Arrow || limited_json;
-    let table = !arguments.validity && matches!(format, Format::Text | Format::Csv | Format::Json);
+    let limited_json = arguments.rows.is_some_and(|rows| rows > 0) && format == OutputFormat::Json;
+    let as_rows = arguments.condition.is_some() || format == OutputFormat::Arrow || limited_json;
+    let table =
+        !arguments.validity && matches!(format, OutputFormat::Text | OutputFormat::Csv | OutputFormat::Json);
     let target = arguments.subject.resolve_rows(&container, as_rows || table)?;
     report_packing(&target.array);
     // Several fields are the columns of a table.
@@ -152,13 +153,13 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let field = match target.field.dtype {
         _ if arguments.validity => Field::new("validity", DType::UInt8),
         // Bitmasks are packed only in raw output.
-        DType::Bitmask if format != Format::Raw => Field::new(target.field.name.clone(), DType::Bool),
+        DType::Bitmask if format != OutputFormat::Raw => Field::new(target.field.name.clone(), DType::Bool),
         _ => target.field.clone(),
     };
     let field = if stored { Field { time: None, ..field } } else { field };
     let mut output = OutputStream::open(&arguments.output, &arguments.subject.source, context.cancel())?;
     refuse_terminal(&output, format)?;
-    let limit = RowLimit::of(arguments, format, output.is_terminal());
+    let limit = RowLimit::from_arguments(arguments, format, output.is_terminal());
     let limited = limit::cells(selection, format, limit)?;
     let selection = &limited.selection;
     let task = Task { array: &target.array, field, selection, shown: limited.shown.clone() };
@@ -166,7 +167,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
         tesseral_engine::check_text(target.array.handle(), &target.array.request(selection))?;
     }
     // Bytes come as stored; people and tables see missing cells as missing.
-    let stored = arguments.subject.values.stored || matches!(format, Format::Raw | Format::Npy);
+    let stored = arguments.subject.values.stored || matches!(format, OutputFormat::Raw | OutputFormat::Npy);
     let kind = if arguments.subject.values.stored { block::Validity::Stored } else { block::Validity::Model };
     let validity = arguments.validity.then_some(kind);
     let mut renderer = renderer(format, &task)?;
@@ -217,10 +218,10 @@ pub(crate) fn each_stored_cell(
 pub(crate) fn export(
     context: &Context,
     subject: CellsArgument,
-    format: Format,
+    format: OutputFormat,
     output: OutputArguments,
 ) -> CliResult {
-    let plain = Arguments {
+    let plain = CatArguments {
         subject,
         format: Some(format),
         raw: false,
@@ -234,22 +235,22 @@ pub(crate) fn export(
 }
 
 /// Rejects binary output to a terminal.
-fn refuse_terminal(output: &OutputStream, format: Format) -> CliResult<()> {
-    if output.is_terminal() && matches!(format, Format::Raw | Format::Npy | Format::Arrow) {
+fn refuse_terminal(output: &OutputStream, format: OutputFormat) -> CliResult<()> {
+    if output.is_terminal() && matches!(format, OutputFormat::Raw | OutputFormat::Npy | OutputFormat::Arrow) {
         let error = Error::invalid("refusing to write binary data to the terminal");
         return Err(error.hint("redirect them, or write a file with `-o F`").into());
     }
     Ok(())
 }
 
-fn renderer(format: Format, task: &Task<'_>) -> CliResult<Box<dyn Render>> {
+fn renderer(format: OutputFormat, task: &Task<'_>) -> CliResult<Box<dyn Render>> {
     Ok(match format {
-        Format::Text => Box::new(text::TextRenderer::new(task)),
-        Format::Csv => Box::new(csv::Csv::new(task)),
-        Format::Json => Box::new(json::JsonRenderer::new(task)),
-        Format::Raw => Box::new(raw::RawRenderer::default()),
-        Format::Npy => Box::new(npy::Npy::new(task)?),
-        Format::Arrow => return Err(Error::internal("Arrow output requires rows").into()),
+        OutputFormat::Text => Box::new(text::TextRenderer::new(task)),
+        OutputFormat::Csv => Box::new(csv::Csv::new(task)),
+        OutputFormat::Json => Box::new(json::JsonRenderer::new(task)),
+        OutputFormat::Raw => Box::new(raw::RawRenderer::default()),
+        OutputFormat::Npy => Box::new(npy::Npy::new(task)?),
+        OutputFormat::Arrow => return Err(Error::internal("Arrow output requires rows").into()),
     })
 }
 

@@ -24,7 +24,7 @@ const WIDTH: usize = 80;
 
 /// Arguments of `tet cdl`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct CdlArguments {
     /// Path or URL of a file or folder of any supported format
     source: PathBuf,
     /// Print dimensions, types and attributes, but no data
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     output: OutputArguments,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &CdlArguments) -> CliResult {
     if context.json() && !arguments.header {
         return Err(Error::invalid("--json requires --header: `tet cat --json` prints values").into());
     }

@@ -89,7 +89,7 @@ impl ValuesArgument {
         TimeScale::of_values(field, self.stored)
     }
 
-    /// The container, with physical values unless stored ones are asked for.
+    /// The container, with physical values unless stored values are requested.
     pub(crate) fn apply_to(self, container: Container) -> Container {
         if self.stored { container } else { container.physical() }
     }
@@ -198,7 +198,7 @@ fn target(array: Array, named: Option<Column>, selections: &[String]) -> CliResu
     Ok(ResolvedCells { array, field, named, cells, words: selections.to_vec() })
 }
 
-/// Returns the only array, apart from coordinates.
+/// Returns the only array that is not a coordinate.
 fn only(container: &Container) -> CliResult<Array> {
     if container.is_empty() {
         return Err(Error::invalid(format!("{} has no arrays", container.location())).into());

@@ -18,85 +18,85 @@ use crate::{
 pub(crate) enum Command {
     /// Show the content of a source: arrays, layout, metadata, history
     #[command(visible_alias = "ls")]
-    Info(info::Arguments),
+    Info(info::InfoArguments),
     /// Print values
-    Cat(cat::Arguments),
+    Cat(cat::CatArguments),
     /// Print the first rows of values
     Head(cat::EndArguments),
     /// Print the last rows of values
     Tail(cat::EndArguments),
     /// Print a dataset in CDL, the text form of NetCDF that `ncgen` reads
-    Cdl(cdl::Arguments),
+    Cdl(cdl::CdlArguments),
     /// List the stored versions of a source, oldest first
-    Log(log::Arguments),
+    Log(log::LogArguments),
     /// Print minimum, maximum, mean and other statistics
-    Stat(Box<stat::Arguments>),
+    Stat(Box<stat::StatArguments>),
     /// Convert a dataset to another format, chunking or data type
     #[command(visible_aliases = ["import", "export"])]
-    Convert(convert::Arguments),
+    Convert(convert::ConvertArguments),
     /// Rewrite a dataset with other chunks, within a memory limit
     Rechunk(convert::RechunkArguments),
     /// Copy a dataset to another path or URL, byte for byte, and verify its digests
-    Cp(cp::Arguments),
+    Cp(cp::CpArguments),
     /// Write an index of existing files, which opens as one dataset without copying them
-    Index(index::Arguments),
+    Index(index::IndexArguments),
     /// Join existing files along a dimension as one dataset without copying them
     #[command(visible_alias = "concat")]
     Mosaic(index::MosaicArguments),
     /// Recommend a chunk shape for given access patterns
-    Advise(advise::Arguments),
+    Advise(advise::AdviseArguments),
     /// Compare two sources: exit 0 if they are equal, 1 if not
-    Diff(diff::Arguments),
+    Diff(diff::DiffArguments),
     /// Draw a line, a field, a profile or a histogram in the terminal, as PNG or as SVG
-    Plot(plot::Arguments),
+    Plot(plot::PlotArguments),
     /// Show datasets in a browser: a page on this machine with maps, series, tables and downloads
     #[cfg(feature = "serve")]
-    Serve(serve::Arguments),
+    Serve(serve::ServeArguments),
     /// Run a query document: select, filter, group, window, reduce
     #[command(visible_alias = "q")]
-    Query(query::Arguments),
+    Query(query::QueryArguments),
     /// List previous queries, or run one again
     #[command(visible_alias = "hist")]
-    Qhist(qhist::Arguments),
+    Qhist(qhist::QhistArguments),
     /// Verify a source: exit 0 if it is intact, 1 if it is damaged
     #[command(visible_alias = "validate")]
-    Verify(verify::Arguments),
+    Verify(verify::VerifyArguments),
     /// List and apply fixes of a source
-    Repair(repair::Arguments),
+    Repair(repair::RepairArguments),
     /// Copy the intact chunks of a damaged source to a new one
-    Recover(recover::Arguments),
+    Recover(recover::RecoverArguments),
     /// Create an empty array
-    Create(create::Arguments),
+    Create(create::CreateArguments),
     /// Append cells from .npy or .csv files to an array, or messages to a file of messages
-    Append(append::Arguments),
+    Append(append::AppendArguments),
     /// Delete the cells of a sparse array that match a condition
     Delete(maintain::DeleteArguments),
     /// Change the schema of an array: add or drop fields, add labels, expand dimensions
-    Evolve(evolve::Arguments),
+    Evolve(evolve::EvolveArguments),
     /// Merge versions of an array into one
     Consolidate(maintain::ConsolidateArguments),
     /// Remove versions that have been consolidated
     Vacuum(maintain::VacuumArguments),
     /// Print values of metadata keys, one line per message
-    Get(get::Arguments),
+    Get(get::GetArguments),
     /// Print all metadata of messages
-    Dump(dump::Arguments),
+    Dump(dump::DumpArguments),
     /// Set metadata keys of messages without re-encoding their objects, or attributes of an array
-    Set(set::Arguments),
+    Set(set::SetArguments),
     /// Copy messages into one file, or one file per value of a key
-    Copy(copy::Arguments),
+    Copy(copy::CopyArguments),
     /// Merge the objects of all messages into one message
-    Merge(merge::Arguments),
+    Merge(merge::MergeArguments),
     /// Split messages into one file per object
-    Split(split::Arguments),
+    Split(split::SplitArguments),
     /// Move the index of messages before their objects
-    Reshuffle(reshuffle::Arguments),
+    Reshuffle(reshuffle::ReshuffleArguments),
     /// Show the features of this build and of the machine
-    Doctor(doctor::Arguments),
+    Doctor(doctor::DoctorArguments),
     /// Print a shell completion script
-    Completions(completions::Arguments),
+    Completions(completions::CompletionsArguments),
     /// Print the manual page, or write those of all commands
-    Man(man::Arguments),
+    Man(man::ManArguments),
 }
 
 /// Maximum number of restarts of a read command whose source was cleaned up meanwhile.

@@ -11,12 +11,12 @@ use crate::output;
 
 /// Arguments of `tet completions`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct CompletionsArguments {
     /// Name of the shell
     shell: Shell,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &CompletionsArguments) -> CliResult {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Cli::command(), "tet", &mut script);
     let script = String::from_utf8_lossy(&script);

@@ -8,7 +8,7 @@ use tesseral::{Cancel, Container, Error, Format, Limits, Open, Options};
 use tesseral_store::{CacheFolder, Store};
 
 use crate::args::Global;
-use crate::error::{CliError, CliResult, Failure, exit};
+use crate::error::{CliError, CliResult, CommandFailure, exit};
 use crate::explain;
 use crate::progress::Meter;
 
@@ -67,7 +67,7 @@ impl Context {
 
     /// Fails if the user requested cancellation.
     pub(crate) fn check(&self) -> CliResult<()> {
-        self.cancel.check().map_err(Failure::from)
+        self.cancel.check().map_err(CommandFailure::from)
     }
 
     /// Options of operations, reporting progress to a meter.
@@ -118,7 +118,7 @@ impl Context {
     /// Opens a source.
     pub(crate) fn open(&self, source: &Path, meter: &Meter) -> CliResult<Container> {
         let (opener, store, format) = self.source(source, meter)?;
-        opener.open_as(format, store).map_err(Failure::opening)
+        opener.open_as(format, store).map_err(CommandFailure::opening)
     }
 
     /// A source to be opened: options, path and format.
@@ -129,7 +129,7 @@ impl Context {
     ) -> CliResult<(Open, Arc<dyn Store>, &'static dyn Format)> {
         let opener = self.opener(meter)?;
         let store = opener.store(source)?;
-        let format = tesseral::recognize(&*store).map_err(Failure::opening)?;
+        let format = tesseral::recognize(&*store).map_err(CommandFailure::opening)?;
         self.check_versions(format)?;
         Ok((opener, store, format))
     }

@@ -22,7 +22,7 @@ use tesseral_display::json;
 
 /// Arguments of `tet convert`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ConvertArguments {
     /// Path or URL of a file or folder of any supported format
     input: PathBuf,
     /// Output path or URL; the file extension selects the format (`tet doctor` lists them), a name without one is a TileDB folder
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     #[arg(long = "chunks", value_name = "EXTENTS", alias = "chunk")]
     chunk: Option<ChunkShape>,
     #[command(flatten)]
-    shared: Shared,
+    shared: WriteArguments,
     /// Convert only this array or field. Repeatable
     #[arg(long, value_name = "NAME")]
     array: Vec<String>,
@@ -72,7 +72,7 @@ pub(crate) struct RechunkArguments {
     #[arg(long, value_name = "EXTENTS", alias = "chunk")]
     chunks: ChunkShape,
     #[command(flatten)]
-    shared: Shared,
+    shared: WriteArguments,
     /// Rechunk only this array or field. Repeatable
     #[arg(long, value_name = "NAME")]
     array: Vec<String>,
@@ -80,7 +80,7 @@ pub(crate) struct RechunkArguments {
 
 /// Options of both commands.
 #[derive(Debug, Args)]
-struct Shared {
+struct WriteArguments {
     /// Codecs of the output: raw, zstd, zstd:9, shuffle+zstd, … [default: those of the input, as far as supported]
     #[arg(long, value_name = "CODEC", value_parser = tesseral::parse_codecs)]
     codec: Option<Codecs>,
@@ -124,7 +124,7 @@ fn parse_option(text: &str) -> tesseral::Result<(String, Value)> {
     Ok((name.to_owned(), value))
 }
 
-impl Shared {
+impl WriteArguments {
     fn options(&self, context: &Context, meter: &Meter) -> ConvertOptions {
         let mut options = ConvertOptions::new().execution(context.options(meter));
         options.codecs.clone_from(&self.codec);
@@ -144,7 +144,7 @@ impl Shared {
     }
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &ConvertArguments) -> CliResult {
     if let Some((format, kind)) = foreign::kind_of(arguments) {
         return foreign::export(context, arguments, format, kind);
     }

@@ -14,7 +14,7 @@ use crate::text::{self, escape};
 
 /// Arguments of `tet cp`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct CpArguments {
     /// File, folder or URL of any supported format
     source: PathBuf,
     /// Path or URL of the copy
@@ -24,8 +24,8 @@ pub(crate) struct Arguments {
     force: bool,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
-    let Arguments { source, output, force } = arguments;
+pub(crate) fn run(context: &Context, arguments: &CpArguments) -> CliResult {
+    let CpArguments { source, output, force } = arguments;
     let meter = Meter::new(true);
     let opener = context.opener(&meter)?;
     let overwrite = output::overwrite(*force);

@@ -17,7 +17,7 @@ pub(crate) use schema_arguments::{field_of as field, range};
 
 /// Arguments of `tet create`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct CreateArguments {
     /// Path of the new array; a name without an extension is a folder
     array: PathBuf,
     /// Format of the array [default: by file extension]
@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
     force: bool,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &CreateArguments) -> CliResult {
     let document = match &arguments.schema {
         Some(path) => {
             let shown = path.display().to_string();

@@ -16,7 +16,7 @@ use tesseral_display::json;
 
 /// Arguments of `tet diff`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct DiffArguments {
     /// Path or URL of a file or folder of any supported format; `PATH@T` is its state at a time, for formats with versions
     left: PathBuf,
     /// The other source
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     quiet: bool,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &DiffArguments) -> CliResult {
     let bounds = [arguments.max_abs_error, arguments.max_rel_error];
     if let Some(bound) = bounds.into_iter().flatten().find(|bound| bound.is_nan() || *bound < 0.0) {
         return Err(Error::invalid(format!("invalid tolerance {bound}: expected a number ≥ 0")).into());
@@ -73,7 +73,7 @@ fn open(context: &Context, source: &Path, meter: &Meter) -> CliResult<Container>
             let Some((path, moment)) = source.to_str().and_then(|text| text.rsplit_once('@')) else {
                 return Err(failure);
             };
-            // Of two sources that are not there, the whole one was asked for.
+            // If neither path exists, report the complete argument.
             if context.open(Path::new(path), meter).is_err_and(|other| other.is_not_found()) {
                 return Err(failure);
             }
@@ -90,8 +90,8 @@ fn report_text(found: &Difference) -> String {
         let side = |text: &Option<String>| text.as_ref().map_or("-".to_owned(), |t| escape(t).into_owned());
         let of = array.as_ref().map_or(String::new(), |name| format!("{}: ", escape(name)));
         out.push_str(&format!("{of}{}\n", paint.strong(&escape(what))));
-        out.push_str(&format!("  {} {}\n", paint.bad("<"), side(left)));
-        out.push_str(&format!("  {} {}\n", paint.good(">"), side(right)));
+        out.push_str(&format!("  {} {}\n", paint.failure("<"), side(left)));
+        out.push_str(&format!("  {} {}\n", paint.success(">"), side(right)));
     }
     for values in &found.values {
         out.push_str(&values_text(values, paint));
@@ -133,14 +133,14 @@ fn values_text(values: &ValueDifference, paint: TerminalStyle) -> String {
         "{name}: {} of {} differ{alone}{size}\n  first at {at}\n  {} {}\n  {} {}\n",
         values.differing,
         text::count(values.cells, "cell"),
-        paint.bad("<"),
+        paint.failure("<"),
         side(&first.left, Side::Left),
-        paint.good(">"),
+        paint.success(">"),
         side(&first.right, Side::Right),
     )
 }
 
-fn document(arguments: &Arguments, left: &Container, right: &Container, found: &Difference) -> Json {
+fn document(arguments: &DiffArguments, left: &Container, right: &Container, found: &Difference) -> Json {
     let note = |note: &MetadataDifference| json!({"array": note.array, "what": note.what, "left": note.left, "right": note.right});
     let values = |v: &ValueDifference| {
         let first = v.first.as_ref().map(|f| {

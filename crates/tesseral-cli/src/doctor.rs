@@ -11,7 +11,7 @@ use crate::text;
 
 /// Arguments of `tet doctor`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {}
+pub(crate) struct DoctorArguments {}
 
 /// Codecs and filters that this build decodes. Formats determine which of them they can write.
 const CODECS: [&str; 21] = [
@@ -38,7 +38,7 @@ const CODECS: [&str; 21] = [
     "float_scale",
 ];
 
-pub(crate) fn run(context: &Context, _: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, _: &DoctorArguments) -> CliResult {
     let facts = facts();
     if context.json() {
         output::print_json(&facts)?;

@@ -26,7 +26,7 @@ pub(crate) mod exit {
 }
 
 /// Result of a command: its exit code, or the error.
-pub(crate) type CliResult<T = u8> = Result<T, Failure>;
+pub(crate) type CliResult<T = u8> = Result<T, CommandFailure>;
 
 /// Prints a note on standard error.
 pub(crate) fn report(text: &str) {
@@ -36,7 +36,7 @@ pub(crate) fn report(text: &str) {
 
 /// Reason why a command ended early.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum CommandFailure {
     /// The reader of the output closed the pipe.
     Closed,
     /// An error to report.
@@ -57,13 +57,13 @@ impl From<Error> for CliError {
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for CommandFailure {
     fn from(error: Error) -> Self {
         Self::Error(Box::new(error.into()))
     }
 }
 
-impl Failure {
+impl CommandFailure {
     /// Creates an error that occurred while opening a source.
     pub(crate) fn opening(error: Error) -> Self {
         Self::Error(Box::new(CliError { error, opening: true }))
@@ -190,17 +190,17 @@ impl CliError {
 mod tests {
     use super::*;
 
-    fn code(failure: Failure) -> u8 {
+    fn code(failure: CommandFailure) -> u8 {
         match failure {
-            Failure::Error(failure) => failure.code(),
-            Failure::Closed => panic!("not an error"),
+            CommandFailure::Error(failure) => failure.code(),
+            CommandFailure::Closed => panic!("not an error"),
         }
     }
 
     #[test]
     fn exit_codes_depend_on_kind_and_phase() {
         let damage = || Error::corrupt("row", "f", 8, "x");
-        assert_eq!(code(Failure::opening(damage())), exit::UNREADABLE);
+        assert_eq!(code(CommandFailure::opening(damage())), exit::UNREADABLE);
         assert_eq!(code(damage().into()), exit::DAMAGED);
         assert_eq!(code(Error::codec("zstd", "bad").into()), exit::DAMAGED);
         assert_eq!(code(Error::missing("a file", "f", "f").into()), exit::DAMAGED);
@@ -218,9 +218,9 @@ mod tests {
 
     #[test]
     fn a_closed_pipe_is_not_an_error_and_inner_errors_keep_their_kind() {
-        let closed = Failure::writing("out", std::io::ErrorKind::BrokenPipe.into());
-        assert!(matches!(closed, Failure::Closed));
-        let inner = Failure::writing("out", std::io::Error::other(Error::limit("x", 2, 1)));
+        let closed = CommandFailure::writing("out", std::io::ErrorKind::BrokenPipe.into());
+        assert!(matches!(closed, CommandFailure::Closed));
+        let inner = CommandFailure::writing("out", std::io::Error::other(Error::limit("x", 2, 1)));
         assert_eq!(code(inner), exit::LIMIT);
     }
 }

@@ -17,7 +17,7 @@ use crate::text::escape;
 
 /// Arguments of `tet evolve`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct EvolveArguments {
     /// Path of the array
     array: PathBuf,
     /// Add a field: NAME:DTYPE[?][:CODEC+CODEC…], with `?` if nullable; existing cells get its fill value
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     timestamp: Option<u64>,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &EvolveArguments) -> CliResult {
     let container = context.open(&arguments.array, &Meter::new(false))?;
     let array = container.array_at(0)?;
     let mut changes = Vec::new();

@@ -42,7 +42,7 @@ fn requests(rounds: u64, requests: u64, bytes: u64) -> String {
     format!("{rounds} round{}, {requests} request{}, {}", s(rounds), s(requests), ByteSize(bytes))
 }
 
-/// Prints what was counted, after a command.
+/// Prints the counted requests after a command.
 pub(crate) fn finish() {
     let Some((planned, operations)) = planned() else { return };
     if operations > 1 {

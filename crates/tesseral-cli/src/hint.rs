@@ -48,17 +48,17 @@ mod tests {
 
     #[test]
     fn advice_names_flags_and_commands() {
-        let said = |advice: Advice| advice.worded(&worded);
-        assert_eq!(said(Advice::Overwrite), "use `-f` to replace it");
+        let wording = |advice: Advice| advice.worded(&worded);
+        assert_eq!(wording(Advice::Overwrite), "use `-f` to replace it");
         let cast = Advice::Cast { to: Some(DType::Float64) };
         assert_eq!(
-            said(cast.or(Advice::LeaveOut)),
+            wording(cast.or(Advice::LeaveOut)),
             "convert it with `--cast float64`, or exclude it with `--array` or `--select`"
         );
         assert_eq!(
-            said(Advice::SparseAs(&["dense", "rows"])),
+            wording(Advice::SparseAs(&["dense", "rows"])),
             "convert it with `--sparse-as dense` or `--sparse-as rows`"
         );
-        assert_eq!(said(Advice::from("close it first")), "close it first");
+        assert_eq!(wording(Advice::from("close it first")), "close it first");
     }
 }

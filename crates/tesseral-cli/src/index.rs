@@ -14,7 +14,7 @@ use crate::text;
 
 /// Arguments of `tet index`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct IndexArguments {
     /// Index to write, usually .tix
     output: PathBuf,
     /// Files or folders of any supported format
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Args)]
 pub(crate) struct MosaicArguments {
     #[command(flatten)]
-    shared: Arguments,
+    shared: IndexArguments,
     /// Join arrays along this dimension, in the order of the files
     #[arg(long, value_name = "DIM", conflicts_with = "new")]
     along: Option<String>,
@@ -38,7 +38,7 @@ pub(crate) struct MosaicArguments {
     new: Option<String>,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &IndexArguments) -> CliResult {
     write(context, arguments, "index", Join::Union)
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn run_mosaic(context: &Context, arguments: &MosaicArguments) -> CliR
     write(context, &arguments.shared, "mosaic", join)
 }
 
-fn write(context: &Context, arguments: &Arguments, command: &str, join: Join) -> CliResult {
+fn write(context: &Context, arguments: &IndexArguments, command: &str, join: Join) -> CliResult {
     let open = context.opener(&Meter::new(false))?;
     let options = IndexOptions { join, overwrite: arguments.force };
     let written = tesseral::index(&arguments.sources, &arguments.output, &open, &options)?;

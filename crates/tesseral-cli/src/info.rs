@@ -19,7 +19,7 @@ use crate::progress::Meter;
 
 /// Arguments of `tet info`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct InfoArguments {
     /// Path or URL of a file or folder of any supported format
     source: PathBuf,
     /// Show the file layout in the format's terms
@@ -75,7 +75,7 @@ struct MessageRow {
 /// Content of a report.
 struct Report<'a> {
     context: &'a Context,
-    arguments: &'a Arguments,
+    arguments: &'a InfoArguments,
     container: &'a Container,
     /// Indexes of the selected arrays.
     matched: Vec<usize>,
@@ -91,7 +91,7 @@ struct Report<'a> {
     messages: Option<Vec<MessageRow>>,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &InfoArguments) -> CliResult {
     let container = context.open(&arguments.source, &Meter::new(false))?;
     let messages = if arguments.keys.is_empty() && arguments.filter.condition.is_none() {
         None
@@ -124,7 +124,7 @@ impl<'a> Report<'a> {
     fn new(
         context: &'a Context,
         container: &'a Container,
-        arguments: &'a Arguments,
+        arguments: &'a InfoArguments,
         messages: Option<Vec<MessageRow>>,
     ) -> CliResult<Self> {
         let (mut matched, field) = match &arguments.dataset {

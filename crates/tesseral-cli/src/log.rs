@@ -16,12 +16,12 @@ use crate::text;
 
 /// Arguments of `tet log`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct LogArguments {
     /// Path or URL of a file or folder of any supported format
     source: PathBuf,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &LogArguments) -> CliResult {
     let container = context.open(&arguments.source, &Meter::new(false))?;
     let versions = container.versions()?;
     let history = container.history();

@@ -47,7 +47,7 @@ use clap::{CommandFactory, FromArgMatches};
 
 use crate::args::Cli;
 use crate::context::Context;
-use crate::error::{Failure, exit};
+use crate::error::{CommandFailure, exit};
 
 fn main() -> ExitCode {
     let arguments = args::with_default_command(std::env::args_os().collect());
@@ -69,8 +69,8 @@ fn main() -> ExitCode {
     explain::finish();
     match outcome {
         Ok(code) => ExitCode::from(code),
-        Err(Failure::Closed) => ExitCode::from(exit::OK),
-        Err(Failure::Error(failure)) => {
+        Err(CommandFailure::Closed) => ExitCode::from(exit::OK),
+        Err(CommandFailure::Error(failure)) => {
             failure.report();
             ExitCode::from(failure.code())
         }

@@ -15,13 +15,13 @@ use crate::output;
 
 /// Arguments of `tet man`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ManArguments {
     /// Write a page for each command into this folder
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &ManArguments) -> CliResult {
     let root = Cli::command();
     let Some(dir) = &arguments.dir else {
         let page = page(root)?;

@@ -21,7 +21,7 @@ use tesseral::{
 use tesseral_store::{ReadMode, Store};
 
 use crate::context::Context;
-use crate::error::{CliResult, Failure, exit};
+use crate::error::{CliResult, CommandFailure, exit};
 use crate::output::{self, OutputStream};
 use crate::progress::Meter;
 use crate::text::{self, escape};
@@ -55,7 +55,7 @@ impl<'a> MessageSource<'a> {
         // file.
         let opener = context.opener(&Meter::new(false))?.access(ReadMode::Read);
         let store = opener.store(path)?;
-        let format = tesseral::recognize(&*store).map_err(Failure::opening)?;
+        let format = tesseral::recognize(&*store).map_err(CommandFailure::opening)?;
         let none = || Error::unsupported(format!("messages in {}", format.title()));
         let messages = format.messages().ok_or_else(none)?;
         Ok(Self { path, store, format, messages, options: opener.format_options().clone() })
@@ -64,7 +64,7 @@ impl<'a> MessageSource<'a> {
     /// Its messages. Bytes outside messages are reported on standard error.
     pub(crate) fn open(&self) -> CliResult<Box<dyn MessageFile>> {
         let file = self.messages.open_messages(Arc::clone(&self.store), &self.options, false);
-        let file = file.map_err(Failure::opening)?;
+        let file = file.map_err(CommandFailure::opening)?;
         let mut stderr = anstream::stderr();
         for finding in file.findings().iter().filter(|finding| !finding.ok) {
             // A failure to print cannot be reported.
@@ -115,7 +115,7 @@ pub(crate) fn create(context: &Context, path: &Path, target: tesseral::Output) -
 
 /// Adapter of an output for the library.
 pub(crate) fn put(output: &mut OutputStream, bytes: &[u8]) -> Result<()> {
-    output.put(bytes).map_err(Failure::into_error)
+    output.put(bytes).map_err(CommandFailure::into_error)
 }
 
 /// Result of a command.

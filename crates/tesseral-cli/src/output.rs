@@ -10,7 +10,7 @@ use clap::Args;
 use tesseral::{Cancel, Error, Overwrite, StagedOutput};
 use tesseral_store::{Staged, Store};
 
-use crate::error::{CliResult, Failure};
+use crate::error::{CliResult, CommandFailure};
 use crate::explain;
 use crate::terminal_style::TerminalStyle;
 
@@ -35,7 +35,7 @@ pub(crate) fn overwrite(force: bool) -> Overwrite {
 /// An open output.
 #[derive(Debug)]
 pub(crate) struct OutputStream {
-    inner: Destination,
+    inner: OutputTarget,
     name: String,
     /// Cancellation flag, checked while writing.
     cancel: Cancel,
@@ -65,7 +65,7 @@ impl Write for Noted {
 }
 
 #[derive(Debug)]
-enum Destination {
+enum OutputTarget {
     Stdout(BufWriter<Noted>),
     File(Box<StagedWriter>),
     /// Finished or aborted.
@@ -79,10 +79,10 @@ impl OutputStream {
         match io::stdout().as_fd().try_clone_to_owned() {
             Ok(descriptor) => {
                 let inner =
-                    Destination::Stdout(BufWriter::with_capacity(BUFFER, Noted(File::from(descriptor))));
+                    OutputTarget::Stdout(BufWriter::with_capacity(BUFFER, Noted(File::from(descriptor))));
                 Ok(Self { inner, name, cancel: Cancel::default() })
             }
-            Err(e) => Err(Failure::writing(&name, e)),
+            Err(e) => Err(CommandFailure::writing(&name, e)),
         }
     }
 
@@ -104,7 +104,7 @@ impl OutputStream {
         let staged = output.store().stage("", Overwrite::Replace)?;
         let writer = StagedWriter { staged, output, offset: 0, buffer: Vec::with_capacity(BUFFER) };
         let name = path.display().to_string();
-        Ok(Self { inner: Destination::File(Box::new(writer)), name, cancel: Cancel::default() })
+        Ok(Self { inner: OutputTarget::File(Box::new(writer)), name, cancel: Cancel::default() })
     }
 
     /// Sets the cancellation flag.
@@ -116,8 +116,8 @@ impl OutputStream {
     /// Returns whether the output is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         match &self.inner {
-            Destination::Stdout(writer) => writer.get_ref().0.is_terminal(),
-            Destination::File(_) | Destination::Done => false,
+            OutputTarget::Stdout(writer) => writer.get_ref().0.is_terminal(),
+            OutputTarget::File(_) | OutputTarget::Done => false,
         }
     }
 
@@ -127,11 +127,11 @@ impl OutputStream {
         for piece in bytes.chunks(AT_ONCE) {
             self.cancel.check()?;
             let written = match &mut self.inner {
-                Destination::Stdout(writer) => writer.write_all(piece),
-                Destination::File(writer) => writer.write_all(piece),
-                Destination::Done => Ok(()),
+                OutputTarget::Stdout(writer) => writer.write_all(piece),
+                OutputTarget::File(writer) => writer.write_all(piece),
+                OutputTarget::Done => Ok(()),
             };
-            written.map_err(|e| Failure::writing(&self.name, e))?;
+            written.map_err(|e| CommandFailure::writing(&self.name, e))?;
         }
         Ok(())
     }
@@ -139,15 +139,17 @@ impl OutputStream {
     /// Flushes, and publishes a file.
     pub(crate) fn finish(mut self) -> CliResult<()> {
         self.cancel.check()?;
-        match std::mem::replace(&mut self.inner, Destination::Done) {
-            Destination::Stdout(mut writer) => writer.flush().map_err(|e| Failure::writing(&self.name, e)),
-            Destination::File(mut writer) => {
-                writer.flush().map_err(|e| Failure::writing(&self.name, e))?;
+        match std::mem::replace(&mut self.inner, OutputTarget::Done) {
+            OutputTarget::Stdout(mut writer) => {
+                writer.flush().map_err(|e| CommandFailure::writing(&self.name, e))
+            }
+            OutputTarget::File(mut writer) => {
+                writer.flush().map_err(|e| CommandFailure::writing(&self.name, e))?;
                 let StagedWriter { staged, output, .. } = *writer;
                 staged.publish()?;
-                output.publish().map_err(Failure::from)
+                output.publish().map_err(CommandFailure::from)
             }
-            Destination::Done => Ok(()),
+            OutputTarget::Done => Ok(()),
         }
     }
 }
@@ -155,7 +157,7 @@ impl OutputStream {
 impl Drop for OutputStream {
     fn drop(&mut self) {
         // An output that fails before its first bytes are flushed prints nothing, instead of a partial document.
-        if let Destination::Stdout(writer) = std::mem::replace(&mut self.inner, Destination::Done) {
+        if let OutputTarget::Stdout(writer) = std::mem::replace(&mut self.inner, OutputTarget::Done) {
             let _ = writer.into_parts();
         }
     }
@@ -246,7 +248,7 @@ pub(crate) fn print_json(document: &serde_json::Value) -> CliResult<()> {
 /// An output as a writer, which keeps the failure of a call.
 struct OutputWriter<'a> {
     output: &'a mut OutputStream,
-    failure: Option<Failure>,
+    failure: Option<CommandFailure>,
 }
 
 impl Write for OutputWriter<'_> {

@@ -23,7 +23,7 @@ use tesseral_display::json;
 
 /// Arguments of `tet plot`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct PlotArguments {
     #[command(flatten)]
     subject: CellsArgument,
     /// Width in columns [default: that of the terminal, or 80]
@@ -73,7 +73,7 @@ enum ValueRange {
     Robust,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &PlotArguments) -> CliResult {
     let file = arguments.output.output.as_ref().filter(|path| path.as_os_str() != "-");
     let format = file.map(|path| ImageFormat::from_path(path)).transpose()?;
     let container = context.open(&arguments.subject.source, &Meter::new(false))?;
@@ -119,7 +119,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
 /// The picture of a field, a line or a profile.
 fn overview(
     context: &Context,
-    arguments: &Arguments,
+    arguments: &PlotArguments,
     container: &Container,
     target: &ResolvedCells,
     most: [usize; 2],
@@ -259,11 +259,11 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// Labels of ticks below a picture of so many columns; labels that would touch another are left out.
+/// Labels of ticks below a picture of so many columns; labels that would touch another are omitted.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub(crate) fn tick_line(axis: &PictureAxis, columns: usize) -> String {
     let mut line: Vec<char> = Vec::new();
-    // Each label takes about eight columns with the space beside it.
+    // Each label takes about eight columns, including space.
     for Tick { place, label } in axis.ticks((columns / 8).clamp(2, 12)) {
         let label: Vec<char> = escape(&label).chars().collect();
         let middle = (place * columns as f64) as usize;

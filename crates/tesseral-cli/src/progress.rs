@@ -9,7 +9,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tesseral::Progress;
 use tesseral_store::Traffic;
 
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Time before the bar appears.
+const DELAY: Duration = Duration::from_millis(500);
 
 /// A progress bar that can be invisible.
 #[derive(Clone, Debug)]
@@ -33,7 +34,7 @@ impl Meter {
     /// Sets the progress.
     pub(crate) fn set(&self, progress: Progress) {
         let Some(bar) = &self.bar else { return };
-        if self.started.elapsed() < PATIENCE {
+        if self.started.elapsed() < DELAY {
             return;
         }
         let mut bar = bar.lock().unwrap_or_else(PoisonError::into_inner);

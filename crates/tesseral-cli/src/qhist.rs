@@ -18,7 +18,7 @@ const DEFAULT_MAX: usize = 50;
 
 /// Arguments of `tet qhist`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct QhistArguments {
     #[command(subcommand)]
     action: Option<Action>,
     /// Delete the history
@@ -29,13 +29,13 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// List queries, newest first
-    List(List),
+    List(ListArguments),
     /// Run a listed query again: 1 is the newest
     Run {
         /// Number in the list
         number: usize,
         #[command(flatten)]
-        how: query::QueryArguments,
+        how: query::ExecutionArguments,
         /// Only show what would be read
         #[arg(long)]
         plan: bool,
@@ -43,7 +43,7 @@ enum Action {
 }
 
 #[derive(Debug, Default, Args)]
-struct List {
+struct ListArguments {
     /// Number of queries to list
     #[arg(short, default_value_t = 10)]
     n: usize,
@@ -94,7 +94,7 @@ fn write(rows: &[Json]) -> Result<(), Error> {
 }
 
 /// Adds a query to the history. Errors are ignored.
-pub(crate) fn remember(document: &str, how: &query::QueryArguments) {
+pub(crate) fn remember(document: &str, how: &query::ExecutionArguments) {
     if file().is_none() {
         return;
     }
@@ -114,7 +114,7 @@ pub(crate) fn remember(document: &str, how: &query::QueryArguments) {
     let _ = write(&rows[first..]);
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &QhistArguments) -> CliResult {
     if arguments.clear {
         if let Some(path) = file().filter(|path| path.exists()) {
             std::fs::remove_file(&path).map_err(|e| Error::io("remove", path.display().to_string(), e))?;
@@ -124,11 +124,11 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     match &arguments.action {
         Some(Action::Run { number, how, plan }) => again(context, *number, how, *plan),
         Some(Action::List(list)) => show(context, list),
-        None => show(context, &List { n: 10, ..List::default() }),
+        None => show(context, &ListArguments { n: 10, ..ListArguments::default() }),
     }
 }
 
-fn newest_first(list: &List) -> Vec<Json> {
+fn newest_first(list: &ListArguments) -> Vec<Json> {
     let word = |row: &Json, key: &str| row[key].as_str().unwrap_or_default().to_owned();
     let dataset = |row: &Json| Document::parse(&word(row, "query")).map(|d| d.dataset).unwrap_or_default();
     let mut rows = rows();
@@ -145,7 +145,7 @@ fn newest_first(list: &List) -> Vec<Json> {
     rows
 }
 
-fn show(context: &Context, list: &List) -> CliResult {
+fn show(context: &Context, list: &ListArguments) -> CliResult {
     let rows = newest_first(list);
     if context.json() {
         output::print_json(&json!({"schema": "tesseral.qhist/1", "queries": rows}))?;
@@ -161,8 +161,8 @@ fn show(context: &Context, list: &List) -> CliResult {
     Ok(exit::OK)
 }
 
-fn again(context: &Context, number: usize, how: &query::QueryArguments, plan: bool) -> CliResult {
-    let rows = newest_first(&List { all: true, ..List::default() });
+fn again(context: &Context, number: usize, how: &query::ExecutionArguments, plan: bool) -> CliResult {
+    let rows = newest_first(&ListArguments { all: true, ..ListArguments::default() });
     let row = number.checked_sub(1).and_then(|i| rows.get(i));
     let row = row.ok_or_else(|| {
         Error::invalid(format!("unknown query {number}: the history has {}", rows.len()))

@@ -17,17 +17,17 @@ use crate::{output, qhist};
 
 /// Arguments of `tet query`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct QueryArguments {
     /// Query document: a file, its text, or `-` for standard input; JSON or TOML
     #[arg(value_name = "DOC")]
     document: Option<String>,
     #[command(flatten)]
-    pub(crate) how: QueryArguments,
+    pub(crate) how: ExecutionArguments,
 }
 
-/// Options of running a document.
+/// How a document is run.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct QueryArguments {
+pub(crate) struct ExecutionArguments {
     /// Source to query
     #[arg(short = 't', long = "tet", value_name = "SOURCE")]
     pub(crate) source: Option<PathBuf>,
@@ -74,7 +74,7 @@ enum ReportFormat {
     Table,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &QueryArguments) -> CliResult {
     let (text, toml) = read(arguments.document.as_deref())?;
     let document = if toml { Document::parse_toml(&text)? } else { Document::parse(&text)? };
     let code = answer(context, &document, &arguments.how)?;
@@ -109,7 +109,7 @@ fn read(argument: Option<&str>) -> CliResult<(String, bool)> {
 }
 
 /// Runs a document and prints the result.
-pub(crate) fn answer(context: &Context, document: &Document, how: &QueryArguments) -> CliResult {
+pub(crate) fn answer(context: &Context, document: &Document, how: &ExecutionArguments) -> CliResult {
     let format = match (how.quiet, context.json(), how.format) {
         (_, true, ReportFormat::Quiet | ReportFormat::Table) => ReportFormat::Full,
         (true, false, _) => ReportFormat::Quiet,

@@ -7,7 +7,7 @@ use serde_json::json;
 use tesseral::{Finding, MessageChange, MessageFile, recover};
 
 use crate::context::Context;
-use crate::error::{CliResult, Failure, exit};
+use crate::error::{CliResult, CommandFailure, exit};
 use crate::messages::{create, put, target};
 use crate::output;
 use crate::output::OutputStream;
@@ -19,7 +19,7 @@ use tesseral_display::json;
 
 /// Arguments of `tet recover`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct RecoverArguments {
     /// A truncated or damaged file or folder
     source: PathBuf,
     /// Output path, in the same format
@@ -29,15 +29,15 @@ pub(crate) struct Arguments {
     force: bool,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &RecoverArguments) -> CliResult {
     let meter = Meter::new(true);
     let opener = context.opener(&meter)?;
     let store = opener.store(&arguments.source)?;
-    let format = tesseral::recognize(&*store).map_err(Failure::opening)?;
+    let format = tesseral::recognize(&*store).map_err(CommandFailure::opening)?;
     context.check_versions(format)?;
     if let Some(messages) = format.messages() {
         let truncated =
-            messages.open_messages(store, opener.format_options(), true).map_err(Failure::opening)?;
+            messages.open_messages(store, opener.format_options(), true).map_err(CommandFailure::opening)?;
         let mut findings = truncated.findings();
         let target = target(&arguments.output, arguments.force, std::slice::from_ref(&arguments.source))?;
         let mut output = create(context, &arguments.output, target)?;
@@ -52,7 +52,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
         tesseral::Output::dataset(&arguments.output, format.capabilities().folder).overwrite(overwrite);
     let mut report_to = |finding| findings.push(finding);
     let recovered = recover(format, store, opener.format_options(), output, &options, &mut report_to)
-        .map_err(Failure::opening)?;
+        .map_err(CommandFailure::opening)?;
     meter.finish();
     report(context, arguments, format.id(), (recovered.chunks_saved, recovered.chunks_lost), &findings)
 }
@@ -100,7 +100,7 @@ fn recover_messages(
 
 fn report(
     context: &Context,
-    arguments: &Arguments,
+    arguments: &RecoverArguments,
     format: &str,
     (saved, lost): (u64, u64),
     findings: &[Finding],

@@ -9,7 +9,7 @@ use tesseral::{Depth, Error, Repair};
 use tesseral_store::Store;
 
 use crate::context::Context;
-use crate::error::{CliResult, Failure, exit};
+use crate::error::{CliResult, CommandFailure, exit};
 use crate::output;
 use crate::progress::Meter;
 use crate::terminal_style::TerminalStyle;
@@ -18,7 +18,7 @@ use crate::verify::{self, VerifyReport};
 
 /// Arguments of `tet repair`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct RepairArguments {
     /// Path or URL of a file or folder of any supported format
     source: PathBuf,
     /// Apply the fix of this name; without it, fixes are only listed. Repeatable
@@ -30,12 +30,12 @@ pub(crate) struct Arguments {
 }
 
 /// State of a fix.
-struct Step {
+struct RepairOutcome {
     repair: Repair,
     outcome: &'static str,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &RepairArguments) -> CliResult {
     let opener = context.opener(&Meter::new(false))?;
     let store = opener.store(&arguments.source)?;
     let format = match tesseral::recognize(&*store) {
@@ -43,7 +43,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
         // Of an upload that did not end, nothing is recognized.
         Err(error) => match tesseral::unfinished(&*store) {
             Ok(Some(upload)) => return run_unfinished(context, arguments, &*store, upload),
-            _ => return Err(Failure::opening(error)),
+            _ => return Err(CommandFailure::opening(error)),
         },
     };
     // Nor can it be opened where its name alone is recognized.
@@ -93,7 +93,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
             (false, _, true) => "available",
             (false, _, false) => "manual",
         };
-        steps.push(Step { repair, outcome });
+        steps.push(RepairOutcome { repair, outcome });
     }
     let after =
         if changed { Some(verify::check(context, &arguments.source, Depth::Usual, false)?) } else { None };
@@ -106,8 +106,13 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     Ok(if after.is_none_or(|after| after.verified.ok) { exit::OK } else { exit::NO })
 }
 
-/// Lists or removes what a writer left that ended before publishing its output.
-fn run_unfinished(context: &Context, arguments: &Arguments, store: &dyn Store, upload: Repair) -> CliResult {
+/// Lists or removes leftovers of a writer that ended before publishing its output.
+fn run_unfinished(
+    context: &Context,
+    arguments: &RepairArguments,
+    store: &dyn Store,
+    upload: Repair,
+) -> CliResult {
     if let Some(code) = arguments.apply.iter().find(|code| *code != upload.code) {
         let listed = format!("fix {code:?} does not apply to the source; available: {}", upload.code);
         return Err(Error::invalid(listed).into());
@@ -120,7 +125,7 @@ fn run_unfinished(context: &Context, arguments: &Arguments, store: &dyn Store, u
             "applied"
         }
     };
-    let steps = [Step { repair: upload, outcome }];
+    let steps = [RepairOutcome { repair: upload, outcome }];
     let source = arguments.source.to_string_lossy();
     if context.json() {
         output::print_json(&document(&source, None, arguments.dry_run, &steps, None))?;
@@ -134,7 +139,7 @@ fn document(
     source: &str,
     format: Option<&str>,
     dry_run: bool,
-    steps: &[Step],
+    steps: &[RepairOutcome],
     after: Option<&VerifyReport>,
 ) -> Json {
     let repairs = steps.iter().map(|step| {
@@ -155,7 +160,7 @@ fn document(
     })
 }
 
-fn text(source: &str, steps: &[Step], after: Option<&VerifyReport>, paint: TerminalStyle) -> String {
+fn text(source: &str, steps: &[RepairOutcome], after: Option<&VerifyReport>, paint: TerminalStyle) -> String {
     if steps.is_empty() {
         return format!("{}: nothing to repair\n", escape(source));
     }

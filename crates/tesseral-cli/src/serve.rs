@@ -16,7 +16,7 @@ use crate::progress::Meter;
 
 /// Arguments of `tet serve`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ServeArguments {
     /// Files or folders of any supported format
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<PathBuf>,
@@ -37,14 +37,14 @@ pub(crate) struct Arguments {
     keep: u64,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &ServeArguments) -> CliResult {
     let opener = |path: &PathBuf| {
         let (context, path) = (context.without_json(), path.clone());
         let name = path.to_string_lossy().into_owned();
         let open: Opener = Arc::new(move |at| {
             let earlier = at.map(|at| context.at(at));
             let opened = earlier.as_ref().unwrap_or(&context).open(&path, &Meter::new(false));
-            opened.map_err(crate::error::Failure::into_error)
+            opened.map_err(crate::error::CommandFailure::into_error)
         });
         (name, open)
     };

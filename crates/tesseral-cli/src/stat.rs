@@ -25,7 +25,7 @@ use tesseral_display::statistic::{self, NOT_DEFINED};
 const PRINTED_ROW: usize = 1024;
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct StatArguments {
     #[command(flatten)]
     subject: CellsArgument,
     /// Print one row for each position of a dimension, or for each part of its times: `time.year`, `time.month`, `time.season`,
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     along: axes::AxisArguments,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &StatArguments) -> CliResult {
     let meter = Meter::new(true);
     let container = arguments.subject.values.apply_to(context.open(&arguments.subject.source, &meter)?);
     let wanted =
@@ -71,7 +71,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
         let times = arguments.subject.values.times(&target.field);
         return report_by(context, &target, times, dim, &rows);
     }
-    let mut sheet = Sheet::new(context);
+    let mut sheet = SummaryRows::new(context);
     let mut work = tesseral_engine::Work::default();
     let mut together = Together::default();
     arguments.subject.each(&container, &mut |target, several| {
@@ -123,7 +123,7 @@ struct Together {
 }
 
 impl Together {
-    /// The summary of a field. Those of all fields are computed when the first one is asked for; `None` for a field that has none, or
+    /// The summary of a field. The summaries of all fields are computed at the first call; `None` for a field without one, or
     /// after an error, which the fields then report one by one.
     fn take(
         &mut self,
@@ -256,12 +256,12 @@ fn schema() -> Map<String, Json> {
 }
 
 /// Output of summaries, printed incrementally with few of them in memory.
-enum Sheet {
+enum SummaryRows {
     Json { document: Map<String, Json>, rows: Option<JsonRows> },
     Text { output: Option<OutputStream>, rows: Vec<Vec<String>> },
 }
 
-impl Sheet {
+impl SummaryRows {
     fn new(context: &Context) -> Self {
         match context.json() {
             true => Self::Json { document: schema(), rows: None },
@@ -327,7 +327,7 @@ impl Sheet {
     }
 }
 
-/// Prints rows as a separate table. Numbers of objects are beside the names, if there are any.
+/// Prints rows as a separate table. Object numbers follow the names, if there are any.
 fn table(output: &mut Option<OutputStream>, rows: &mut Vec<Vec<String>>) -> CliResult<()> {
     let output = match output {
         Some(output) => output,

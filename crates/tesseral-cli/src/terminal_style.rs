@@ -51,7 +51,7 @@ impl TerminalStyle {
         if self.unicode { '×' } else { 'x' }
     }
 
-    /// Stands between the ends of a range.
+    /// Separator between the ends of a range.
     pub(crate) fn ellipsis(self) -> &'static str {
         if self.unicode { "…" } else { ".." }
     }
@@ -73,15 +73,15 @@ impl TerminalStyle {
         self.style(Style::new().dimmed(), text)
     }
 
-    pub(crate) fn good(self, text: &str) -> String {
+    pub(crate) fn success(self, text: &str) -> String {
         self.style(AnsiColor::Green.on_default().bold(), text)
     }
 
-    pub(crate) fn bad(self, text: &str) -> String {
+    pub(crate) fn failure(self, text: &str) -> String {
         self.style(AnsiColor::Red.on_default().bold(), text)
     }
 
-    pub(crate) fn odd(self, text: &str) -> String {
+    pub(crate) fn warning(self, text: &str) -> String {
         self.style(AnsiColor::Yellow.on_default().bold(), text)
     }
 

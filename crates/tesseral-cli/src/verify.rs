@@ -17,7 +17,7 @@ use tesseral_display::json;
 
 /// Arguments of `tet verify`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct VerifyArguments {
     /// Path or URL of a file or folder of any supported format
     source: PathBuf,
     /// Decode every chunk and compare stored statistics with the cells
@@ -47,12 +47,12 @@ pub(crate) struct VerifyReport {
     pub(crate) verified: Verified,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &VerifyArguments) -> CliResult {
     let depth = match arguments {
-        Arguments { quick: true, .. } => Depth::Structure,
-        Arguments { checksum: true, .. } => Depth::Digests,
-        Arguments { deep: true, .. } => Depth::Deep,
-        Arguments { full: true, .. } => Depth::Full,
+        VerifyArguments { quick: true, .. } => Depth::Structure,
+        VerifyArguments { checksum: true, .. } => Depth::Digests,
+        VerifyArguments { deep: true, .. } => Depth::Deep,
+        VerifyArguments { full: true, .. } => Depth::Full,
         _ => Depth::Usual,
     };
     let checked = check(context, &arguments.source, depth, arguments.canonical)?;
@@ -130,7 +130,7 @@ impl VerifyReport {
 
     /// A report as text.
     pub(crate) fn text(&self, source: &str, paint: TerminalStyle) -> String {
-        let status = if self.verified.ok { paint.good("ok") } else { paint.bad("failed") };
+        let status = if self.verified.ok { paint.success("ok") } else { paint.failure("failed") };
         let mut out = format!("{}  {}\n", paint.strong(&escape(source)), self.format.title());
         out.push_str(&format!("status: {status}\nchecks:\n"));
         let width = self.findings.iter().map(|f| f.check.len()).max().unwrap_or(0);
@@ -150,9 +150,9 @@ impl VerifyReport {
 /// One finding on one line: check, result, description, location.
 pub(crate) fn line(finding: &Finding, width: usize, paint: TerminalStyle) -> String {
     let verdict = match (finding.ok, finding.severity) {
-        (false, _) => paint.bad("FAIL"),
-        (true, Severity::Warning) => paint.odd("warn"),
-        (true, _) => paint.good("ok  "),
+        (false, _) => paint.failure("FAIL"),
+        (true, Severity::Warning) => paint.warning("warn"),
+        (true, _) => paint.success("ok  "),
     };
     let mut places = Vec::new();
     if let Some(array) = &finding.array {

@@ -5,12 +5,12 @@ use tesseral_core::dtype::Class;
 use tesseral_core::schema::{Enumeration, Labels};
 use tesseral_core::{TimeUnit, time};
 
-use super::csv::{CsvRow, CsvRows};
+use super::csv::{CsvFile, CsvRow};
 use crate::error::CliResult;
 
 /// One column.
 #[derive(Clone, Debug)]
-struct CsvColumn {
+struct AppendedColumn {
     name: String,
     dtype: DType,
     cell: CellLen,
@@ -20,7 +20,7 @@ struct CsvColumn {
     validity: Option<Vec<u8>>,
 }
 
-impl CsvColumn {
+impl AppendedColumn {
     fn new(name: &str, dtype: DType, cell: CellLen, nullable: bool) -> Self {
         Self {
             name: name.to_owned(),
@@ -134,13 +134,13 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 
 /// The columns of a write.
 #[derive(Clone, Debug)]
-pub(super) struct CsvColumns(Vec<CsvColumn>);
+pub(super) struct CsvColumns(Vec<AppendedColumn>);
 
 impl CsvColumns {
     /// One per field.
     pub(super) fn fields(schema: &ArraySchema) -> Self {
         let of_field = |f: &tesseral::Field| {
-            let mut column = CsvColumn::new(&f.name, f.dtype, f.cell, f.nullable);
+            let mut column = AppendedColumn::new(&f.name, f.dtype, f.cell, f.nullable);
             column.enumeration.clone_from(&f.enumeration);
             column
         };
@@ -151,9 +151,9 @@ impl CsvColumns {
     pub(super) fn cells(schema: &ArraySchema) -> Self {
         let of_dim = |d: &tesseral::Dimension| {
             let cell = if d.dtype.class() == Class::Text { CellLen::Var } else { CellLen::One };
-            CsvColumn::new(&d.name, d.dtype, cell, false)
+            AppendedColumn::new(&d.name, d.dtype, cell, false)
         };
-        let mut columns: Vec<CsvColumn> = schema.dims.iter().map(of_dim).collect();
+        let mut columns: Vec<AppendedColumn> = schema.dims.iter().map(of_dim).collect();
         columns.extend(Self::fields(schema).0);
         Self(columns)
     }
@@ -173,7 +173,7 @@ impl CsvColumns {
     /// Adds up to `most` rows, calling `look` with each row and its number; returns the number of rows.
     pub(super) fn fill(
         &mut self,
-        reader: &mut CsvRows,
+        reader: &mut CsvFile,
         most: usize,
         look: impl Fn(u64, &CsvRow) -> Result<(), Error>,
     ) -> CliResult<usize> {
@@ -194,6 +194,6 @@ impl CsvColumns {
     }
 
     pub(super) fn data(&self) -> Vec<ColumnData<'_>> {
-        self.0.iter().map(CsvColumn::data).collect()
+        self.0.iter().map(AppendedColumn::data).collect()
     }
 }

@@ -10,7 +10,7 @@ use crate::error::CliResult;
 use crate::text::count;
 
 /// A file of rows with a header line.
-pub(super) struct CsvRows {
+pub(super) struct CsvFile {
     input: BufReader<File>,
     shown: String,
     header: Vec<String>,
@@ -20,7 +20,7 @@ pub(super) struct CsvRows {
 /// Values of a row, and whether each was quoted.
 pub(super) type CsvRow = Vec<(String, bool)>;
 
-impl CsvRows {
+impl CsvFile {
     pub(super) fn open(path: &Path) -> CliResult<Self> {
         let shown = path.display().to_string();
         let file = match File::open(path) {

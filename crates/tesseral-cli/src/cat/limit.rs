@@ -1,11 +1,11 @@
-//! The first or the last rows of what is printed.
+//! Limits output to the first or the last rows.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use tesseral::{CellBatch, Error, Result, Selection};
 
-use super::{Arguments, Format};
+use super::{CatArguments, OutputFormat};
 use crate::error::report;
 use crate::text;
 
@@ -23,12 +23,16 @@ pub(crate) enum RowLimit {
 
 impl RowLimit {
     /// The limit of the arguments; that of a terminal if none is given.
-    pub(super) fn of(arguments: &Arguments, format: Format, terminal: bool) -> Option<Self> {
+    pub(super) fn from_arguments(
+        arguments: &CatArguments,
+        format: OutputFormat,
+        terminal: bool,
+    ) -> Option<Self> {
         match arguments.rows {
             Some(0) => None,
             Some(rows) if arguments.last => Some(Self::Last(rows)),
             Some(rows) => Some(Self::First(rows)),
-            None => (terminal && format == Format::Text).then_some(Self::First(TERMINAL)),
+            None => (terminal && format == OutputFormat::Text).then_some(Self::First(TERMINAL)),
         }
     }
 
@@ -65,14 +69,18 @@ pub(super) struct LimitedCells {
 }
 
 /// The rows of a dense selection. A row is a line: in text one position of all dimensions but the last, in CSV one cell.
-pub(super) fn cells(selection: &Selection, format: Format, limit: Option<RowLimit>) -> Result<LimitedCells> {
+pub(super) fn cells(
+    selection: &Selection,
+    format: OutputFormat,
+    limit: Option<RowLimit>,
+) -> Result<LimitedCells> {
     let total = selection.cells().unwrap_or(u64::MAX);
     let whole = || LimitedCells { selection: selection.clone(), shown: 0..total, hidden: 0 };
     let Some(limit) = limit else { return Ok(whole()) };
     let shape = selection.shape();
     let row_dims = match (format, shape.len()) {
-        (Format::Text, rank) if rank > 1 => rank - 1,
-        (Format::Text | Format::Csv, rank) => rank,
+        (OutputFormat::Text, rank) if rank > 1 => rank - 1,
+        (OutputFormat::Text | OutputFormat::Csv, rank) => rank,
         _ => return Err(Error::invalid("--rows limits rows of text and CSV, of tables, and of --where")),
     };
     let product = |extents: &[u64]| extents.iter().fold(1_u64, |n, extent| n.saturating_mul(*extent));
@@ -190,7 +198,7 @@ impl LimitedRows {
 mod tests {
     use super::*;
 
-    fn limited(shape: &[u64], format: Format, limit: RowLimit) -> (Vec<(u64, u64)>, Range<u64>, u64) {
+    fn limited(shape: &[u64], format: OutputFormat, limit: RowLimit) -> (Vec<(u64, u64)>, Range<u64>, u64) {
         let found = cells(&Selection::all(shape), format, Some(limit)).unwrap();
         let ends = found.selection.slices().iter().map(|slice| (slice.start, slice.end)).collect();
         (ends, found.shown, found.hidden)
@@ -199,15 +207,21 @@ mod tests {
     #[test]
     fn rows_are_those_of_a_box() {
         let (first, last) = (RowLimit::First, RowLimit::Last);
-        assert_eq!(limited(&[10, 4], Format::Text, first(3)), (vec![(0, 3), (0, 4)], 0..12, 7));
-        assert_eq!(limited(&[10, 4], Format::Text, last(3)), (vec![(7, 10), (0, 4)], 0..12, 7));
-        assert_eq!(limited(&[10, 4], Format::Csv, first(6)), (vec![(0, 2), (0, 4)], 0..6, 34));
-        assert_eq!(limited(&[10, 4], Format::Csv, last(6)), (vec![(8, 10), (0, 4)], 2..8, 34));
-        assert_eq!(limited(&[5, 3, 2], Format::Text, first(2)), (vec![(0, 1), (0, 2), (0, 2)], 0..4, 13));
-        assert_eq!(limited(&[5, 3, 2], Format::Text, last(4)), (vec![(3, 5), (0, 3), (0, 2)], 4..12, 11));
-        assert_eq!(limited(&[9], Format::Text, last(1)), (vec![(8, 9)], 0..1, 8));
-        assert_eq!(limited(&[2, 2], Format::Text, first(9)), (vec![(0, 2), (0, 2)], 0..4, 0));
-        assert_eq!(limited(&[0, 2], Format::Text, first(9)).2, 0);
+        assert_eq!(limited(&[10, 4], OutputFormat::Text, first(3)), (vec![(0, 3), (0, 4)], 0..12, 7));
+        assert_eq!(limited(&[10, 4], OutputFormat::Text, last(3)), (vec![(7, 10), (0, 4)], 0..12, 7));
+        assert_eq!(limited(&[10, 4], OutputFormat::Csv, first(6)), (vec![(0, 2), (0, 4)], 0..6, 34));
+        assert_eq!(limited(&[10, 4], OutputFormat::Csv, last(6)), (vec![(8, 10), (0, 4)], 2..8, 34));
+        assert_eq!(
+            limited(&[5, 3, 2], OutputFormat::Text, first(2)),
+            (vec![(0, 1), (0, 2), (0, 2)], 0..4, 13)
+        );
+        assert_eq!(
+            limited(&[5, 3, 2], OutputFormat::Text, last(4)),
+            (vec![(3, 5), (0, 3), (0, 2)], 4..12, 11)
+        );
+        assert_eq!(limited(&[9], OutputFormat::Text, last(1)), (vec![(8, 9)], 0..1, 8));
+        assert_eq!(limited(&[2, 2], OutputFormat::Text, first(9)), (vec![(0, 2), (0, 2)], 0..4, 0));
+        assert_eq!(limited(&[0, 2], OutputFormat::Text, first(9)).2, 0);
     }
 
     /// Against the rows of the whole, for every shape of up to three small dimensions.
@@ -217,7 +231,7 @@ mod tests {
         {
             for (limit, format) in [RowLimit::First(n), RowLimit::Last(n)]
                 .into_iter()
-                .flat_map(|limit| [(limit, Format::Text), (limit, Format::Csv)])
+                .flat_map(|limit| [(limit, OutputFormat::Text), (limit, OutputFormat::Csv)])
             {
                 let found = cells(&Selection::all(&[a, b, c]), format, Some(limit)).unwrap();
                 let [x, y, z] = [0, 1, 2].map(|d| found.selection.slices()[d]);
@@ -230,7 +244,7 @@ mod tests {
                     .map(|(number, _)| number)
                     .collect();
                 let total = a * b * c;
-                let wanted = (n * if format == Format::Text { c } else { 1 }).min(total);
+                let wanted = (n * if format == OutputFormat::Text { c } else { 1 }).min(total);
                 let expected: Vec<u64> = match limit {
                     RowLimit::First(_) => (0..wanted).collect(),
                     RowLimit::Last(_) => (total - wanted..total).collect(),

@@ -14,14 +14,14 @@ use tesseral::{CellBatch, CellLen, CellQuery, Cells, Column, Error, Field};
 use tesseral_display::field_of;
 
 use super::limit::{LimitedRows, RowLimit};
-use super::{Arguments, Format};
+use super::{CatArguments, OutputFormat};
 use crate::cells_argument::{CellsArgument, ResolvedCells};
 use crate::context::Context;
 use crate::error::{CliResult, exit};
 use crate::output::OutputStream;
 
-/// What is written.
-pub(super) struct Table<'a> {
+/// The rows to print.
+pub(super) struct PrintedRows<'a> {
     pub target: &'a ResolvedCells,
     pub query: CellQuery<'a>,
     /// The columns, with dimensions as fields.
@@ -30,16 +30,16 @@ pub(super) struct Table<'a> {
 
 /// Encodes batches of rows.
 pub(super) trait RenderRows {
-    fn begin(&mut self, table: &Table<'_>, out: &mut OutputStream) -> CliResult<()>;
+    fn begin(&mut self, table: &PrintedRows<'_>, out: &mut OutputStream) -> CliResult<()>;
     /// Writes some rows of a batch; binary formats, which are not limited, always all of them.
     fn batch(
         &mut self,
-        table: &Table<'_>,
+        table: &PrintedRows<'_>,
         batch: &CellBatch,
         rows: Range<usize>,
         out: &mut OutputStream,
     ) -> CliResult<()>;
-    fn end(&mut self, table: &Table<'_>, out: &mut OutputStream) -> CliResult<()>;
+    fn end(&mut self, table: &PrintedRows<'_>, out: &mut OutputStream) -> CliResult<()>;
 }
 
 /// Returns the only column, for formats without rows.
@@ -52,13 +52,13 @@ fn single(batch: &CellBatch) -> CliResult<&Cells> {
 
 pub(super) fn run(
     context: &Context,
-    arguments: &Arguments,
-    format: Format,
+    arguments: &CatArguments,
+    format: OutputFormat,
     target: &ResolvedCells,
 ) -> CliResult {
     let array = &target.array;
     let schema = array.schema();
-    let plain = matches!(format, Format::Raw | Format::Npy);
+    let plain = matches!(format, OutputFormat::Raw | OutputFormat::Npy);
     // Dimensions first, then the named columns, or all.
     let columns: Vec<Column> = match (target.named, plain) {
         (Some(column), true) => vec![column],
@@ -74,7 +74,7 @@ pub(super) fn run(
     let stored = arguments.subject.values.stored;
     let values = columns.iter().zip(&mut fields).filter(|(column, _)| matches!(column, Column::Field(_)));
     values.filter(|_| stored).for_each(|(_, field)| field.time = None);
-    if format == Format::Arrow {
+    if format == OutputFormat::Arrow {
         let gaps = match target.cells.clone() {
             tesseral::Target::Cells(part) if !schema.sparse => {
                 tesseral_engine::has_gaps(array.handle(), &array.request(&part))?
@@ -91,19 +91,19 @@ pub(super) fn run(
     if plain && !arguments.validity {
         query = query.stored();
     }
-    let table = Table { target, query, fields };
+    let table = PrintedRows { target, query, fields };
     let mut renderer: Box<dyn RenderRows> = match format {
-        Format::Text => Box::new(text::TextRowRenderer::default()),
-        Format::Csv => Box::new(csv::CsvRows),
-        Format::Json => Box::new(json::JsonRowRenderer::default()),
-        Format::Raw => Box::new(raw::RawRowRenderer { validity: arguments.validity }),
-        Format::Npy => Box::new(npy::NpyRows::new(&table, arguments.validity)?),
-        Format::Arrow => Box::new(arrow::Arrow::new(&table, arguments.output.output.as_deref())?),
+        OutputFormat::Text => Box::new(text::TextRowRenderer::default()),
+        OutputFormat::Csv => Box::new(csv::CsvRows),
+        OutputFormat::Json => Box::new(json::JsonRowRenderer::default()),
+        OutputFormat::Raw => Box::new(raw::RawRowRenderer { validity: arguments.validity }),
+        OutputFormat::Npy => Box::new(npy::NpyRows::new(&table, arguments.validity)?),
+        OutputFormat::Arrow => Box::new(arrow::Arrow::new(&table, arguments.output.output.as_deref())?),
     };
     let mut output = OutputStream::open(&arguments.output, &arguments.subject.source, context.cancel())?;
     super::refuse_terminal(&output, format)?;
-    let limit = RowLimit::of(arguments, format, output.is_terminal());
-    if limit.is_some() && matches!(format, Format::Raw | Format::Npy | Format::Arrow) {
+    let limit = RowLimit::from_arguments(arguments, format, output.is_terminal());
+    if limit.is_some() && matches!(format, OutputFormat::Raw | OutputFormat::Npy | OutputFormat::Arrow) {
         return Err(Error::invalid("--rows limits rows of text, CSV and JSON").into());
     }
     let mut limited = LimitedRows::new(limit);

@@ -3,8 +3,8 @@
 use serde_json::json;
 use tesseral::{Container, Error};
 
-use super::Arguments;
-use crate::cat::{self, Format};
+use super::ConvertArguments;
+use crate::cat::{self, OutputFormat};
 use crate::cells_argument::CellsArgument;
 use crate::context::Context;
 use crate::error::{CliResult, exit};
@@ -13,19 +13,24 @@ use crate::progress::Meter;
 use crate::text::{self, escape};
 
 /// Kind of file by the extension of the output, if it is not a format.
-pub(super) fn kind_of(arguments: &Arguments) -> Option<(Format, &'static str)> {
+pub(super) fn kind_of(arguments: &ConvertArguments) -> Option<(OutputFormat, &'static str)> {
     let ending = arguments.output.extension()?.to_str()?;
     match ending {
         _ if arguments.to.is_some() => None,
-        "npy" => Some((Format::Npy, "npy")),
-        "csv" => Some((Format::Csv, "csv")),
-        "json" => Some((Format::Json, "json")),
+        "npy" => Some((OutputFormat::Npy, "npy")),
+        "csv" => Some((OutputFormat::Csv, "csv")),
+        "json" => Some((OutputFormat::Json, "json")),
         _ => None,
     }
 }
 
 /// Writes one array to a file of another kind.
-pub(super) fn export(context: &Context, arguments: &Arguments, format: Format, kind: &str) -> CliResult {
+pub(super) fn export(
+    context: &Context,
+    arguments: &ConvertArguments,
+    format: OutputFormat,
+    kind: &str,
+) -> CliResult {
     let shared = &arguments.shared;
     let requested = [
         (arguments.chunk.is_some(), "--chunks"),
@@ -70,7 +75,7 @@ fn carries_digests(source: &Container, name: Option<&String>) -> bool {
 /// Prints the result; without a size, nothing was written.
 fn report(
     context: &Context,
-    arguments: &Arguments,
+    arguments: &ConvertArguments,
     from: &str,
     to: &str,
     stored: Option<u64>,

@@ -3,11 +3,11 @@
 use serde_json::{Value as Json, json};
 use tesseral::{CodecSpec, DType, Error, Field};
 
-use super::Arguments;
+use super::CreateArguments;
 use crate::error::CliResult;
 
 /// Converts arguments to the equivalent JSON.
-pub(super) fn document(arguments: &Arguments) -> CliResult<Json> {
+pub(super) fn document(arguments: &CreateArguments) -> CliResult<Json> {
     let mut dims = Vec::new();
     for word in &arguments.dim {
         let refuse =

@@ -71,7 +71,7 @@ pub(super) fn tables(report: &Report<'_>, paint: TerminalStyle) -> String {
     out
 }
 
-/// A table without its empty columns. Rows of one group stand together below its name.
+/// A table without its empty columns. Rows of a group follow its name.
 fn table(title: &str, columns: &[&str], rows: Vec<TableRow>, paint: TerminalStyle) -> String {
     let mut by_group: BTreeMap<Vec<String>, Vec<TableRow>> = BTreeMap::new();
     for row in rows {
@@ -91,7 +91,7 @@ fn table(title: &str, columns: &[&str], rows: Vec<TableRow>, paint: TerminalStyl
     let filled =
         |column: &usize| lines.iter().any(|(_, cells)| cells.get(*column).is_some_and(|c| !c.is_empty()));
     let shown: Vec<usize> = (0..columns.len()).filter(filled).collect();
-    // Numbers are aligned right, unless words stand among them.
+    // Columns of numbers are aligned right, unless they contain words.
     let words = |column: usize| {
         let mut cells = lines.iter().filter_map(|(_, cells)| cells.get(column));
         columns[column] == ">size" && cells.any(|cell| cell.contains(' '))

@@ -116,14 +116,14 @@ fn arrays(report: &Report<'_>, paint: TerminalStyle) -> String {
 fn remarks(report: &Report<'_>, paint: TerminalStyle) -> String {
     let mut out = String::new();
     for line in report.container.inner().unread() {
-        out.push_str(&format!("{} {}\n", paint.bad("skipped:"), escape(&line)));
+        out.push_str(&format!("{} {}\n", paint.failure("skipped:"), escape(&line)));
     }
     for entry in &report.entries {
         if let Err(error) = &entry.array {
             out.push_str(&format!(
                 "{:?} {} {}\n",
                 entry.name,
-                paint.bad("unreadable:"),
+                paint.failure("unreadable:"),
                 escape(&error.to_string())
             ));
         }
@@ -131,7 +131,7 @@ fn remarks(report: &Report<'_>, paint: TerminalStyle) -> String {
     for known in report.known() {
         for warning in tesseral_core::missing::warnings(known.array.schema()) {
             let name = escape(known.array.name());
-            out.push_str(&format!("{} {name}: {}\n", paint.bad("warning:"), escape(&warning)));
+            out.push_str(&format!("{} {name}: {}\n", paint.failure("warning:"), escape(&warning)));
         }
     }
     if report.entries.len() < report.matched.len() {
@@ -190,7 +190,7 @@ fn next_steps(report: &Report<'_>, paint: TerminalStyle) -> String {
     let mut name = String::new();
     if report.total > 1 {
         let variable = known.array.variable_name();
-        // Names that several listed arrays have are not looked for among all of them.
+        // Names that several listed arrays share are not searched.
         let alone = report.known().filter(|known| known.array.variable_name() == variable).count() == 1;
         let unique = alone && report.container.array(variable).is_ok();
         name = format!(" {}", shell_quoted(if unique { variable } else { &schema.name }));

@@ -12,7 +12,7 @@ use crate::error::CliResult;
 
 /// Arguments of `tet copy`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct CopyArguments {
     #[command(flatten)]
     filter: MessageFilter,
     /// File of messages
@@ -44,7 +44,7 @@ fn expand(template: &str, message: &MessageInfo) -> Result<String, Error> {
     Ok(name)
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &CopyArguments) -> CliResult {
     let file = MessageSource::new(context, &arguments.source)?.open()?;
     // Groups messages by output, in the order of first use.
     let mut plan: Vec<(String, Vec<usize>)> = Vec::new();

@@ -15,7 +15,7 @@ use crate::text::escape;
 
 /// Arguments of `tet dump`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct DumpArguments {
     /// Print only these keys, separated by commas
     #[arg(short = 'p', long, value_name = "KEYS")]
     keys: Vec<String>,
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     sources: Vec<PathBuf>,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &DumpArguments) -> CliResult {
     let keys = keys(&arguments.keys);
     if context.json() {
         let mut messages = JsonRows::begin(&json!({"schema": "tesseral.dump/1"}), "messages")?;

@@ -14,7 +14,7 @@ use crate::text::escape;
 
 /// Arguments of `tet get`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct GetArguments {
     /// Keys, separated by commas; a missing key is an error
     #[arg(short = 'p', long, value_name = "KEYS", required = true)]
     keys: Vec<String>,
@@ -25,12 +25,12 @@ pub(crate) struct Arguments {
     sources: Vec<PathBuf>,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &GetArguments) -> CliResult {
     let keys = keys(&arguments.keys);
     let mut sheet = if context.json() {
-        Sheet::Json(JsonRows::begin(&json!({"schema": "tesseral.get/1", "keys": keys}), "rows")?)
+        KeyRows::Json(JsonRows::begin(&json!({"schema": "tesseral.get/1", "keys": keys}), "rows")?)
     } else {
-        Sheet::Text(OutputStream::stdout()?)
+        KeyRows::Text(OutputStream::stdout()?)
     };
     for path in &arguments.sources {
         let file = MessageSource::new(context, path)?.open()?;
@@ -44,8 +44,8 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
                 values.push(shown(&message.lookup(key).ok_or_else(missing)?));
             }
             match &mut sheet {
-                Sheet::Text(output) => output.put(format!("{}\n", escape(&values.join(" "))).as_bytes()),
-                Sheet::Json(rows) => {
+                KeyRows::Text(output) => output.put(format!("{}\n", escape(&values.join(" "))).as_bytes()),
+                KeyRows::Json(rows) => {
                     let mut row = picked(number, &message, &keys);
                     row["source"] = path.to_string_lossy().into();
                     rows.push(&row)
@@ -54,14 +54,14 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
         })?;
     }
     match sheet {
-        Sheet::Text(output) => output.finish()?,
-        Sheet::Json(rows) => rows.finish(&serde_json::Map::new())?,
+        KeyRows::Text(output) => output.finish()?,
+        KeyRows::Json(rows) => rows.finish(&serde_json::Map::new())?,
     }
     Ok(exit::OK)
 }
 
 /// Output of rows.
-enum Sheet {
+enum KeyRows {
     Text(OutputStream),
     Json(JsonRows),
 }

@@ -8,11 +8,11 @@ use tesseral::{Conflict, Error};
 
 use super::{MessageSource, WriteReport, create, put, target};
 use crate::context::Context;
-use crate::error::{CliResult, Failure};
+use crate::error::{CliResult, CommandFailure};
 
 /// Arguments of `tet merge`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct MergeArguments {
     /// Output path
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
@@ -37,7 +37,7 @@ enum Strategy {
     Error,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &MergeArguments) -> CliResult {
     let sources = arguments.sources.iter().map(|path| MessageSource::new(context, path));
     let sources = sources.collect::<CliResult<Vec<_>>>()?;
     let Some(first) = sources.first() else { return Err(Error::invalid("nothing to merge").into()) };
@@ -58,7 +58,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let mut output = create(context, &arguments.output, target.in_place())?;
     let merged =
         first.messages.merge(&stores, &first.options, conflict, &mut |bytes| put(&mut output, bytes));
-    merged.map_err(Failure::opening)?;
+    merged.map_err(CommandFailure::opening)?;
     output.finish()?;
     let written = WriteReport { outputs: vec![(arguments.output.clone(), 1)], changed: 1 };
     written.report(context, "merge", &arguments.sources)

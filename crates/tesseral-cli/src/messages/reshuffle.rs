@@ -11,7 +11,7 @@ use crate::error::CliResult;
 
 /// Arguments of `tet reshuffle`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ReshuffleArguments {
     /// Output path
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     source: PathBuf,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &ReshuffleArguments) -> CliResult {
     let file = MessageSource::new(context, &arguments.source)?.open()?;
     let target = target(&arguments.output, arguments.force, std::slice::from_ref(&arguments.source))?;
     let mut output = create(context, &arguments.output, target.in_place())?;

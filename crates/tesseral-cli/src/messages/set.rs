@@ -9,7 +9,7 @@ use tesseral::{Error, MessageChange, Value};
 
 use super::{MessageFilter, MessageSource, WriteReport, create, keys, put, target};
 use crate::context::Context;
-use crate::error::{CliResult, Failure, exit};
+use crate::error::{CliResult, CommandFailure, exit};
 use crate::maintain::edit;
 use crate::output;
 use crate::progress::Meter;
@@ -17,7 +17,7 @@ use crate::text::escape;
 
 /// Arguments of `tet set`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct SetArguments {
     /// Assignments separated by commas: KEY=TEXT or KEY:=JSON. Dots separate nested keys of messages; `extra.KEY` is a key of
     /// the message, `objects.N.KEY` of one object, any other key of every object
     #[arg(short = 's', long = "set", value_name = "K=V", required_unless_present = "delete")]
@@ -92,7 +92,7 @@ fn parts(text: &str) -> Vec<String> {
     parts
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &SetArguments) -> CliResult {
     let values = arguments.values.iter().flat_map(|text| parts(text));
     let values = values.map(|text| assignment(&text)).collect::<Result<Vec<_>, _>>()?;
     match &arguments.output {
@@ -103,7 +103,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
 
 fn set_messages(
     context: &Context,
-    arguments: &Arguments,
+    arguments: &SetArguments,
     output: &Path,
     values: Vec<(String, Value)>,
 ) -> CliResult {
@@ -130,10 +130,10 @@ fn set_messages(
     written.report(context, "set", std::slice::from_ref(&arguments.source))
 }
 
-fn set_attributes(context: &Context, arguments: &Arguments, values: Vec<(String, Value)>) -> CliResult {
+fn set_attributes(context: &Context, arguments: &SetArguments, values: Vec<(String, Value)>) -> CliResult {
     let opener = context.opener(&Meter::new(false))?;
     let store = opener.store(&arguments.source)?;
-    let format = tesseral::recognize(&*store).map_err(Failure::opening)?;
+    let format = tesseral::recognize(&*store).map_err(CommandFailure::opening)?;
     if format.messages().is_some() {
         return Err(Error::invalid("missing output path for messages")
             .hint("add the output path after the source")

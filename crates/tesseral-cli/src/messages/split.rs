@@ -11,7 +11,7 @@ use crate::error::CliResult;
 
 /// Arguments of `tet split`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct SplitArguments {
     /// Output path: `[index]` is replaced by the number of the object; otherwise the number is inserted before the extension
     #[arg(short, long, value_name = "OUT")]
     output: String,
@@ -32,7 +32,7 @@ fn numbered(template: &str, number: usize) -> PathBuf {
     path.with_file_name(format!("{stem}_{number:04}{ending}"))
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+pub(crate) fn run(context: &Context, arguments: &SplitArguments) -> CliResult {
     if arguments.output == "-" {
         let error = Error::invalid("cannot split to standard output");
         return Err(error.hint("use `tet copy` or `tet merge`").into());

@@ -371,7 +371,7 @@ pub(super) fn run(
     let asked = along.reduction(container, target, times, by, condition)?.resolve()?;
     check_values(&asked, target)?;
     let answers = asked.ask()?;
-    let sheet = Sheet {
+    let sheet = SlotTable {
         target,
         order,
         most: if along.rows == 0 { usize::MAX } else { along.rows },
@@ -400,14 +400,14 @@ fn check_values(asked: &Asked<'_>, target: &ResolvedCells) -> CliResult<()> {
 }
 
 /// The position of a cell along a reduced dimension.
-struct Located {
+struct FoundPosition {
     dim: String,
     position: u64,
     /// `None` if the dimension has no coordinates.
     coordinate: Option<String>,
 }
 
-impl Located {
+impl FoundPosition {
     /// The argument that selects the position.
     fn selection(&self) -> String {
         match &self.coordinate {
@@ -418,7 +418,7 @@ impl Located {
 }
 
 /// Answers to print: one row per slot.
-struct Sheet<'a> {
+struct SlotTable<'a> {
     target: &'a ResolvedCells,
     selection: Selection,
     /// Whether only some positions have cells.
@@ -437,7 +437,7 @@ struct Sheet<'a> {
     rolling: bool,
 }
 
-impl Sheet<'_> {
+impl SlotTable<'_> {
     /// The slots to list, in their order: if most positions have no cells, only those with cells.
     fn listed(&self) -> Vec<usize> {
         let all = self.answers.columns.first().map_or(0, Vec::len);
@@ -493,7 +493,7 @@ impl Sheet<'_> {
     }
 
     /// The coordinates of the cell that `argmin` or `argmax` answers with, by the names of the reduced dimensions.
-    fn located(&self, name: &str, answer: &Answer) -> Option<Vec<Located>> {
+    fn located(&self, name: &str, answer: &Answer) -> Option<Vec<FoundPosition>> {
         let &Answer::Int(index) = answer else { return None };
         if !matches!(name, "argmin" | "argmax") || self.rolling {
             return None;
@@ -501,12 +501,12 @@ impl Sheet<'_> {
         let mut rest = u64::try_from(index).ok()?;
         let reduced =
             (0..self.selection.rank()).rev().filter(|d| !self.axes.iter().any(|axis| axis.dim == *d));
-        let mut found: Vec<Located> = reduced
+        let mut found: Vec<FoundPosition> = reduced
             .map(|d| {
                 let (slice, dim) = (self.selection.slices()[d], &self.target.array.schema().dims[d]);
                 let position = slice.start + rest % slice.count().max(1) * slice.step;
                 rest /= slice.count().max(1);
-                Located { dim: self.dim(d), position, coordinate: dim.coordinate_text(position) }
+                FoundPosition { dim: self.dim(d), position, coordinate: dim.coordinate_text(position) }
             })
             .collect();
         found.reverse();
@@ -584,7 +584,7 @@ impl Sheet<'_> {
                 let value = shown(&statistic::answer(self.times.as_ref(), statistic, &column[slot]));
                 match self.located(name, &column[slot]) {
                     Some(found) => {
-                        let found: Vec<String> = found.iter().map(Located::selection).collect();
+                        let found: Vec<String> = found.iter().map(FoundPosition::selection).collect();
                         format!("{value}  {}", found.join(" "))
                     }
                     None => value,

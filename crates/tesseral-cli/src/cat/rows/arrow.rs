@@ -25,19 +25,19 @@ use tesseral::{CellBatch, CellLen, Cells, DType, Error, Field, Result};
 use tesseral_core::dtype::{Class, TimeUnit};
 use tesseral_core::schema::{Enumeration, Labels};
 
-use super::{RenderRows, Table};
+use super::{PrintedRows, RenderRows};
 use crate::error::CliResult;
 use crate::output::OutputStream;
 
 /// Buffer between the Arrow writer and the output.
-enum ArrowWriter {
+enum ArrowOutput {
     Stream(StreamWriter<Vec<u8>>),
     File(FileWriter<Vec<u8>>),
 }
 
 pub(super) struct Arrow {
     schema: Arc<Schema>,
-    writer: ArrowWriter,
+    writer: ArrowOutput,
 }
 
 /// Error for an array that Arrow rejects.
@@ -46,14 +46,14 @@ fn refused(error: ArrowError) -> Error {
 }
 
 impl Arrow {
-    pub(super) fn new(table: &Table<'_>, output: Option<&Path>) -> CliResult<Self> {
+    pub(super) fn new(table: &PrintedRows<'_>, output: Option<&Path>) -> CliResult<Self> {
         let array = table.target.array.name();
         let fields = table.fields.iter().map(|f| arrow_field(f).map_err(|e| e.in_array(array)));
         let schema = Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?));
         let ending = output.and_then(Path::extension).and_then(|e| e.to_str());
         let writer = match ending {
-            Some("arrow" | "feather") => FileWriter::try_new(Vec::new(), &schema).map(ArrowWriter::File),
-            _ => StreamWriter::try_new(Vec::new(), &schema).map(ArrowWriter::Stream),
+            Some("arrow" | "feather") => FileWriter::try_new(Vec::new(), &schema).map(ArrowOutput::File),
+            _ => StreamWriter::try_new(Vec::new(), &schema).map(ArrowOutput::Stream),
         };
         Ok(Self { schema, writer: writer.map_err(refused)? })
     }
@@ -61,8 +61,8 @@ impl Arrow {
     /// Forwards the bytes of the writer.
     fn drain(&mut self, out: &mut OutputStream) -> CliResult<()> {
         let bytes = match &mut self.writer {
-            ArrowWriter::Stream(writer) => writer.get_mut(),
-            ArrowWriter::File(writer) => writer.get_mut(),
+            ArrowOutput::Stream(writer) => writer.get_mut(),
+            ArrowOutput::File(writer) => writer.get_mut(),
         };
         out.put(bytes)?;
         bytes.clear();
@@ -71,13 +71,13 @@ impl Arrow {
 }
 
 impl RenderRows for Arrow {
-    fn begin(&mut self, _: &Table<'_>, out: &mut OutputStream) -> CliResult<()> {
+    fn begin(&mut self, _: &PrintedRows<'_>, out: &mut OutputStream) -> CliResult<()> {
         self.drain(out)
     }
 
     fn batch(
         &mut self,
-        table: &Table<'_>,
+        table: &PrintedRows<'_>,
         batch: &CellBatch,
         _: Range<usize>,
         out: &mut OutputStream,
@@ -89,17 +89,17 @@ impl RenderRows for Arrow {
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(refused)?;
         match &mut self.writer {
-            ArrowWriter::Stream(writer) => writer.write(&batch),
-            ArrowWriter::File(writer) => writer.write(&batch),
+            ArrowOutput::Stream(writer) => writer.write(&batch),
+            ArrowOutput::File(writer) => writer.write(&batch),
         }
         .map_err(refused)?;
         self.drain(out)
     }
 
-    fn end(&mut self, _: &Table<'_>, out: &mut OutputStream) -> CliResult<()> {
+    fn end(&mut self, _: &PrintedRows<'_>, out: &mut OutputStream) -> CliResult<()> {
         match &mut self.writer {
-            ArrowWriter::Stream(writer) => writer.finish(),
-            ArrowWriter::File(writer) => writer.finish(),
+            ArrowOutput::Stream(writer) => writer.finish(),
+            ArrowOutput::File(writer) => writer.finish(),
         }
         .map_err(refused)?;
         self.drain(out)

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tesseral::CellBatch;
 
-use super::{RenderRows, Table};
+use super::{PrintedRows, RenderRows};
 use crate::error::CliResult;
 use crate::output::OutputStream;
 use tesseral_display::{csv_head, csv_row};
@@ -12,13 +12,13 @@ use tesseral_display::{csv_head, csv_row};
 pub(super) struct CsvRows;
 
 impl RenderRows for CsvRows {
-    fn begin(&mut self, table: &Table<'_>, out: &mut OutputStream) -> CliResult<()> {
+    fn begin(&mut self, table: &PrintedRows<'_>, out: &mut OutputStream) -> CliResult<()> {
         out.put(csv_head(&table.fields).as_bytes())
     }
 
     fn batch(
         &mut self,
-        table: &Table<'_>,
+        table: &PrintedRows<'_>,
         batch: &CellBatch,
         rows: Range<usize>,
         out: &mut OutputStream,
@@ -34,7 +34,7 @@ impl RenderRows for CsvRows {
         out.put(text.as_bytes())
     }
 
-    fn end(&mut self, _: &Table<'_>, _: &mut OutputStream) -> CliResult<()> {
+    fn end(&mut self, _: &PrintedRows<'_>, _: &mut OutputStream) -> CliResult<()> {
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde_json::{Map, Value as Json, json};
 use tesseral::CellBatch;
 
-use super::{RenderRows, Table};
+use super::{PrintedRows, RenderRows};
 use crate::error::CliResult;
 use crate::output::OutputStream;
 use tesseral_display::json;
@@ -16,7 +16,7 @@ pub(super) struct JsonRowRenderer {
 }
 
 impl RenderRows for JsonRowRenderer {
-    fn begin(&mut self, table: &Table<'_>, out: &mut OutputStream) -> CliResult<()> {
+    fn begin(&mut self, table: &PrintedRows<'_>, out: &mut OutputStream) -> CliResult<()> {
         let schema = table.target.array.schema();
         let columns = table
             .fields
@@ -37,7 +37,7 @@ impl RenderRows for JsonRowRenderer {
 
     fn batch(
         &mut self,
-        table: &Table<'_>,
+        table: &PrintedRows<'_>,
         batch: &CellBatch,
         rows: Range<usize>,
         out: &mut OutputStream,
@@ -59,7 +59,7 @@ impl RenderRows for JsonRowRenderer {
         out.put(text.as_bytes())
     }
 
-    fn end(&mut self, _: &Table<'_>, out: &mut OutputStream) -> CliResult<()> {
+    fn end(&mut self, _: &PrintedRows<'_>, out: &mut OutputStream) -> CliResult<()> {
         let end = format!("{}],\"count\":{}}}\n", if self.written == 0 { "" } else { "\n" }, self.written);
         out.put(end.as_bytes())
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use tesseral::{CellBatch, DType, Error, Field, numpy};
 
 use super::raw::RawRowRenderer;
-use super::{RenderRows, Table, single};
+use super::{PrintedRows, RenderRows, single};
 use crate::error::CliResult;
 use crate::output::OutputStream;
 
@@ -17,7 +17,7 @@ pub(super) struct NpyRows {
 
 impl NpyRows {
     /// The header contains the number of rows, so they are counted first.
-    pub(super) fn new(table: &Table<'_>, validity: bool) -> CliResult<Self> {
+    pub(super) fn new(table: &PrintedRows<'_>, validity: bool) -> CliResult<Self> {
         let array = &table.target.array;
         let field = if validity { Field::new("validity", DType::UInt8) } else { table.fields[0].clone() };
         let descr = numpy::descr(field.dtype, field.cell).ok_or_else(|| {
@@ -37,13 +37,13 @@ impl NpyRows {
 }
 
 impl RenderRows for NpyRows {
-    fn begin(&mut self, _: &Table<'_>, out: &mut OutputStream) -> CliResult<()> {
+    fn begin(&mut self, _: &PrintedRows<'_>, out: &mut OutputStream) -> CliResult<()> {
         out.put(&self.header)
     }
 
     fn batch(
         &mut self,
-        table: &Table<'_>,
+        table: &PrintedRows<'_>,
         batch: &CellBatch,
         rows: Range<usize>,
         out: &mut OutputStream,
@@ -61,7 +61,7 @@ impl RenderRows for NpyRows {
         self.raw.batch(table, batch, rows, out)
     }
 
-    fn end(&mut self, _: &Table<'_>, _: &mut OutputStream) -> CliResult<()> {
+    fn end(&mut self, _: &PrintedRows<'_>, _: &mut OutputStream) -> CliResult<()> {
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tesseral::CellBatch;
 
-use super::{RenderRows, Table, is_var, single};
+use super::{PrintedRows, RenderRows, is_var, single};
 use crate::error::CliResult;
 use crate::output::OutputStream;
 
@@ -14,13 +14,13 @@ pub(super) struct RawRowRenderer {
 }
 
 impl RenderRows for RawRowRenderer {
-    fn begin(&mut self, _: &Table<'_>, _: &mut OutputStream) -> CliResult<()> {
+    fn begin(&mut self, _: &PrintedRows<'_>, _: &mut OutputStream) -> CliResult<()> {
         Ok(())
     }
 
     fn batch(
         &mut self,
-        table: &Table<'_>,
+        table: &PrintedRows<'_>,
         batch: &CellBatch,
         _: Range<usize>,
         out: &mut OutputStream,
@@ -53,7 +53,7 @@ impl RenderRows for RawRowRenderer {
         Ok(())
     }
 
-    fn end(&mut self, _: &Table<'_>, _: &mut OutputStream) -> CliResult<()> {
+    fn end(&mut self, _: &PrintedRows<'_>, _: &mut OutputStream) -> CliResult<()> {
         Ok(())
     }
 }

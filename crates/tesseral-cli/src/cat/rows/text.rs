@@ -5,7 +5,7 @@ use std::ops::Range;
 use tesseral::CellBatch;
 use tesseral_core::dtype::Class;
 
-use super::{RenderRows, Table};
+use super::{PrintedRows, RenderRows};
 use crate::error::CliResult;
 use crate::output::OutputStream;
 use crate::text::escape;
@@ -20,13 +20,13 @@ pub(super) struct TextRowRenderer {
 }
 
 impl TextRowRenderer {
-    fn header(&self, table: &Table<'_>, widths: &[usize]) -> String {
+    fn header(&self, table: &PrintedRows<'_>, widths: &[usize]) -> String {
         let names: Vec<String> = table.fields.iter().map(|f| escape(&f.name).into_owned()).collect();
         line(table, &names, widths)
     }
 }
 
-fn shown(table: &Table<'_>, batch: &CellBatch, row: usize) -> Vec<String> {
+fn shown(table: &PrintedRows<'_>, batch: &CellBatch, row: usize) -> Vec<String> {
     let columns = batch.columns.iter().zip(&table.fields);
     let cell = |((_, cells), field): (&(_, tesseral::Cells), &tesseral::Field)| {
         if !cells.is_valid(row) {
@@ -40,7 +40,7 @@ fn shown(table: &Table<'_>, batch: &CellBatch, row: usize) -> Vec<String> {
 }
 
 /// Numbers are aligned right, everything else left.
-fn line(table: &Table<'_>, cells: &[String], widths: &[usize]) -> String {
+fn line(table: &PrintedRows<'_>, cells: &[String], widths: &[usize]) -> String {
     let mut out = String::new();
     for (i, (cell, field)) in cells.iter().zip(&table.fields).enumerate() {
         let pad = " ".repeat(widths[i].saturating_sub(cell.chars().count()));
@@ -56,13 +56,13 @@ fn line(table: &Table<'_>, cells: &[String], widths: &[usize]) -> String {
 }
 
 impl RenderRows for TextRowRenderer {
-    fn begin(&mut self, _: &Table<'_>, _: &mut OutputStream) -> CliResult<()> {
+    fn begin(&mut self, _: &PrintedRows<'_>, _: &mut OutputStream) -> CliResult<()> {
         Ok(())
     }
 
     fn batch(
         &mut self,
-        table: &Table<'_>,
+        table: &PrintedRows<'_>,
         batch: &CellBatch,
         rows: Range<usize>,
         out: &mut OutputStream,
@@ -92,7 +92,7 @@ impl RenderRows for TextRowRenderer {
         out.put(text.as_bytes())
     }
 
-    fn end(&mut self, table: &Table<'_>, out: &mut OutputStream) -> CliResult<()> {
+    fn end(&mut self, table: &PrintedRows<'_>, out: &mut OutputStream) -> CliResult<()> {
         if self.widths.is_some() {
             return Ok(());
         }
