@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use multiversion::multiversion;
 use tesseral_core::DType;
-use tesseral_engine::axis::{AxisFold, View};
+use tesseral_engine::axis::{AxisCells, AxisFold};
 use tesseral_engine::{StatSet, Summary};
 
 /// Cells in cache, and in memory.
@@ -79,7 +79,7 @@ fn run<T: Cell>(data: &str, cells: &[T], dtype: DType, turns: usize) {
     let row = cells.len() / ROWS;
     let along = || {
         let mut fold = AxisFold::new(dtype, StatSet::SUM, &[row]).unwrap();
-        let view = View { cells: bytes, validity: None, shape: &[ROWS, row], strides: &[row, 1] };
+        let view = AxisCells { cells: bytes, validity: None, shape: &[ROWS, row], strides: &[row, 1] };
         fold.fold(&view, &[true, false], &[0], &[]).unwrap();
         (0..row).filter_map(|i| fold.mean(i)).sum::<f64>()
     };

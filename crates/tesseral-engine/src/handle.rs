@@ -121,7 +121,7 @@ impl Handle {
         }
     }
 
-    /// The same array with physical values in its packed fields and Booleans in its bitmasks; an array without any stays as it is.
+    /// The same array with physical values in its packed fields and Booleans in its bitmasks; other arrays are unchanged.
     #[must_use]
     pub fn physical(self) -> Self {
         if self.packings.is_some() {
@@ -147,7 +147,7 @@ impl Handle {
         Self { source, ..self.clone() }
     }
 
-    /// The array for one request alone, if its format keeps less for it: what is loaded and verified is dropped with it.
+    /// An array for one request, if the format keeps less for it: loaded and verified data is dropped with it.
     pub(crate) fn portion(&self, request: &Request) -> Result<Option<Self>> {
         let verified = || self.verified.as_ref().map(|_| Arc::default());
         let portion = self.source.portion(request)?;

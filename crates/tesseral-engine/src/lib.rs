@@ -36,10 +36,10 @@ pub use paint::dense::{
 };
 pub use paint::scatter::{ranges, spread, spreadable};
 pub use plan::blocks::{Blocks, available_memory, blocks, budget_bytes};
-pub use plan::claims::{
+pub use plan::condition::{matches, may_hold};
+pub use plan::expansion::{
     Work, check_held, check_pair, check_results, check_text, check_total, check_written_chunks, work_space,
 };
-pub use plan::condition::{matches, may_hold};
 pub use plan::rechunk::{Grids, RechunkPlan, TransferMethod};
 pub use plan::subdivide::{divisible, narrowable, oversized};
 pub use recover::{Recovered, recover};

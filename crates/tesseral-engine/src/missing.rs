@@ -62,7 +62,7 @@ fn mark<T: Element>(cells: &[u8], values: &[Scalar], valid: &mut [u8]) {
     }
 }
 
-/// The validity of a column of cells, fixed-size or variable-length, as [`validity`] has it.
+/// The validity of a column of cells, fixed-size or variable-length, as by [`validity`].
 pub fn column_validity<'a>(field: &Field, cells: &'a Cells, written: Option<&[u8]>) -> Option<Cow<'a, [u8]>> {
     if cells.size() > 0 {
         return validity(field, cells.data(), cells.validity(), written);
@@ -103,7 +103,7 @@ fn exclude(field: &Field, value: &Scalar, stats: &mut ChunkStats) {
         return;
     }
     if value.as_f64().is_some_and(f64::is_nan) && field.dtype.class() == Class::Float {
-        // NaNs are counted apart: they become nulls. Minimum, maximum and sum do not cover them.
+        // NaNs are counted separately: they become nulls. Minimum, maximum and sum do not cover them.
         stats.nulls = match (&stats.nulls, &stats.nans) {
             (Stat::Exact(nulls), Stat::Exact(nans)) => Stat::Exact(nulls.saturating_add(*nans)),
             (nulls, nans) => match (nulls.bound(), nans.bound()) {
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(validity(&nan, &cells, None, None).as_deref(), Some(&[1, 0][..]));
     }
 
-    /// Whatever cells a chunk holds, statistics that claim to be exact are those of the cells that are not missing.
+    /// For any cells of a chunk, exact statistics are those of the cells that are not missing.
     #[test]
     fn exact_statistics_are_those_of_the_cells_that_stay() {
         for seed in 0..3_i32.pow(6) {

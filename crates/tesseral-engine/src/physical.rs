@@ -1,6 +1,6 @@
 //! Packed fields as physical values, bitmasks as Booleans: an array source that unpacks what another decodes.
 //!
-//! Missing cells become nulls, so that what reads physical values needs to know neither the packing nor the declarations.
+//! Missing cells become nulls, so that callers need to know neither the packing nor the declarations.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(crate) struct PhysicalSource {
 /// How the cells of a field are unpacked.
 #[derive(Clone, Debug)]
 enum Unpacking {
-    /// Stored numbers stand for others.
+    /// Stored numbers represent other numbers.
     Numbers(Packing),
     /// One bit for each cell, most significant bit first.
     Bits,
@@ -151,7 +151,7 @@ impl SourceLayer for PhysicalSource {
         let unpacked = request.columns.iter().any(|column| self.unpacking(*column).is_some());
         self.inner.plan(request, rounds)?.and_then(|mut plan| {
             for chunk in plan.chunks.iter_mut().filter(|_| unpacked) {
-                // Stored bytes are not cells any more; each of them can still be unpacked by itself.
+                // Stored bytes are no longer cells, but each can still be unpacked separately.
                 if let Access::Direct { .. } = chunk.access {
                     chunk.access = Access::Coded { granule: Some(1) };
                 }

@@ -22,7 +22,7 @@ use crate::fetch::reopen::watched;
 use crate::handle::Handle;
 use crate::merge::sparse::{CellOrder, cells};
 use crate::options::Options;
-use crate::plan::claims;
+use crate::plan::expansion;
 use crate::write::transfer::read_column;
 use crate::write::{InputOrder, WriteSession, runs};
 
@@ -141,7 +141,7 @@ impl DamagedSource {
         options: &Options,
     ) -> Result<CopiedArrays> {
         let mut session = WriteSession::new(target, options.clone());
-        let (mut arrays, mut work) = (Vec::new(), claims::Work::default());
+        let (mut arrays, mut work) = (Vec::new(), expansion::Work::default());
         let (mut findings, mut own) = (Vec::new(), Vec::new());
         for (index, values) in values.iter().enumerate() {
             // An array without a readable schema cannot be written; the others can.
@@ -189,7 +189,7 @@ fn open_array(
     index: usize,
     limits: &Limits,
     session: &mut WriteSession,
-    work: &mut claims::Work,
+    work: &mut expansion::Work,
     values: &[LostValue],
 ) -> Result<(Handle, usize)> {
     let handle = Handle::new(container, index, true)?.with_limits(*limits);
@@ -197,7 +197,7 @@ fn open_array(
         let grid = handle.schema().grid()?;
         let chunk: Vec<u64> = grid.chunk_shape().iter().zip(grid.shape()).map(|(c, n)| *c.min(n)).collect();
         let request = every_field(&handle)?;
-        match claims::check_held(&handle, &request, &chunk).and_then(|()| work.add(&handle, &request)) {
+        match expansion::check_held(&handle, &request, &chunk).and_then(|()| work.add(&handle, &request)) {
             Err(error) if matches!(error.kind(), ErrorKind::Limit { .. }) => return Err(error),
             // Other damage is detected chunk by chunk.
             _ => {}

@@ -23,7 +23,7 @@ use crate::fetch::reopen::{missing_or_stale, open_listed, watched};
 use crate::fetch::{self, ChunkBytes};
 use crate::handle::Handle;
 use crate::options::Options;
-use crate::plan::claims;
+use crate::plan::expansion;
 use crate::plan::subdivide::{self, CellRun};
 use crate::reduce::kernel::summary::{StatSet, Summary};
 use crate::write::chunk_stats;
@@ -122,7 +122,7 @@ fn verify_all(
         Depth::Usual => SAMPLE,
         Depth::Deep | Depth::Full => usize::MAX,
     };
-    let mut allowance = Allowance { sample, work: claims::Work::default() };
+    let mut allowance = Allowance { sample, work: expansion::Work::default() };
     let limits = &checks.open.limits;
     let mut decoded = 0_u64;
     let mut skipped = 0_u64;
@@ -157,7 +157,7 @@ fn verify_all(
 struct Allowance {
     /// Number of skipped chunks.
     sample: usize,
-    work: claims::Work,
+    work: expansion::Work,
 }
 
 #[derive(Default)]
@@ -266,7 +266,7 @@ fn verify_array(
         };
         Ok(found.into_iter().map(place).collect())
     };
-    let findings: Vec<Vec<Finding>> = if claims::concurrent(&handle, &plan.chunks, cell) {
+    let findings: Vec<Vec<Finding>> = if expansion::concurrent(&handle, &plan.chunks, cell) {
         options.run(|| todo.par_iter().map(verify_chunk).collect::<Result<_>>())?
     } else {
         todo.iter().map(verify_chunk).collect::<Result<_>>()?
@@ -301,7 +301,7 @@ pub(crate) fn plan_all(handle: &Handle) -> Result<ChunkPlan> {
     handle.plan(&Request { target, columns, condition: None })
 }
 
-/// What is checked of a chunk.
+/// Checks of one column of a chunk.
 #[derive(Clone, Copy)]
 struct Checks<'a> {
     /// Decode the columns.
@@ -355,7 +355,7 @@ fn check_column(mut check: ColumnCheck<'_>, parts: &[Bytes]) -> Result<()> {
             return check.run(parts, 0..step);
         }
     }
-    let Err(large) = check.claimed() else {
+    let Err(large) = check.check_declared_size() else {
         check.run(parts, 0..chunk.cells)?;
         return check.finish();
     };
@@ -378,7 +378,7 @@ fn check_column(mut check: ColumnCheck<'_>, parts: &[Bytes]) -> Result<()> {
 fn check_runs(mut check: ColumnCheck<'_>, runs: impl Iterator<Item = CellRun>) -> Result<()> {
     let ColumnCheck { handle, chunk, column, .. } = check;
     // The number of pieces depends on the declared cells.
-    let cells_checked = match check.claimed() {
+    let cells_checked = match check.check_declared_size() {
         Ok(()) => chunk.cells,
         Err(_) => check.justified(1)?,
     };
@@ -463,13 +463,13 @@ impl<'a> ColumnCheck<'a> {
     }
 
     /// Rejects decoding all cells of the chunk at once if its stored bytes do not justify it.
-    fn claimed(&self) -> Result<()> {
+    fn check_declared_size(&self) -> Result<()> {
         if is_packed(self.handle, self.column) {
             return Ok(());
         }
         let count = usize::try_from(self.chunk.cells)
             .map_err(|_| Error::limit("a chunk's cells", self.chunk.cells, usize::MAX as u64))?;
-        claims::check_chunk(self.handle, self.chunk, count.saturating_mul(self.size.max(1)))
+        expansion::check_chunk(self.handle, self.chunk, count.saturating_mul(self.size.max(1)))
     }
 
     /// Number of cells to decode of a chunk that declares more than its stored bytes justify at once: all, unless the stored
@@ -572,7 +572,7 @@ impl StatisticsCheck {
             Column::Dim(d) => schema.dims[usize::from(d)].dtype,
             Column::Timestamp | Column::DeletedBy => return None,
         };
-        // What the format left out of its statistics, not what the field declares.
+        // The values that the format excludes from its statistics, not those that the field declares.
         let missing = handle.source().stats(chunk, column).missing;
         let summary = Summary::new(dtype, StatSet::ALL).ok();
         Some(Self { dtype, missing, summary, plain_sum: 0.0, texts: None, zeros: false, malformed: false })

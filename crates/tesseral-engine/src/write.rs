@@ -228,7 +228,7 @@ impl WriteSession {
         self.each_chunk_keeping(options, array, total, &self.options.ticker(total), Vec::new, one)
     }
 
-    /// Calls `one(number, what the thread keeps, turn)` for `total` chunks, on all threads.
+    /// Calls `one(number, state of the thread, turn)` for `total` chunks, on all threads.
     fn each_chunk_keeping<K>(
         &self,
         options: &Options,

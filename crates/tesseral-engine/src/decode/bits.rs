@@ -8,7 +8,7 @@ use crate::decode::chunk::with_workspace;
 use crate::fetch::{self, ChunkBytes};
 use crate::handle::Handle;
 use crate::options::Options;
-use crate::plan::claims::check_total;
+use crate::plan::expansion::check_total;
 
 /// Decodes all cells of a chunk, packed most significant bit first.
 pub(crate) fn decode_packed(
@@ -19,7 +19,7 @@ pub(crate) fn decode_packed(
 ) -> Result<Vec<u8>> {
     let len = usize::try_from(chunk.cells.div_ceil(8))
         .map_err(|_| Error::limit("a chunk's cells", chunk.cells, usize::MAX as u64))?;
-    crate::plan::claims::check_chunk(handle, chunk, len)?;
+    crate::plan::expansion::check_chunk(handle, chunk, len)?;
     let mut values = alloc::zeroed("a chunk of bits", len)?;
     let out = ColumnMut::Fixed { values: &mut values, validity: None };
     with_workspace(|w| handle.source().decode(chunk, column, parts, 0..chunk.cells, out, &mut w.scratch))?;

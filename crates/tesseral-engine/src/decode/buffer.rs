@@ -23,25 +23,25 @@ const KEPT: usize = 256 << 20;
 static SPARE: Mutex<BufferCache> = Mutex::new(BufferCache { buffers: Vec::new(), bytes: 0 });
 
 struct BufferCache {
-    buffers: Vec<Memory>,
+    buffers: Vec<BufferMemory>,
     bytes: usize,
 }
 
 /// Bytes of a result, aligned to at least 16 bytes, so that every element type can borrow from it.
 pub struct Buffer {
-    memory: Memory,
+    memory: BufferMemory,
     start: usize,
     len: usize,
     keep: bool,
 }
 
-enum Memory {
+enum BufferMemory {
     /// Units of 16 bytes provide the alignment.
     Heap(Vec<u128>),
     Map(MmapMut),
 }
 
-impl Memory {
+impl BufferMemory {
     fn len(&self) -> usize {
         match self {
             Self::Heap(units) => units.len() * 16,
@@ -91,19 +91,19 @@ impl Buffer {
         let too_large = || Error::limit("a result buffer", len, isize::MAX as u64);
         let len =
             usize::try_from(len).ok().filter(|n| *n <= isize::MAX as usize / 2).ok_or_else(too_large)?;
-        let memory = Memory::cached(len).map_or_else(|| Memory::fresh(len), Ok)?;
+        let memory = BufferMemory::cached(len).map_or_else(|| BufferMemory::fresh(len), Ok)?;
         let start = match &memory {
-            Memory::Heap(_) => 0,
-            Memory::Map(map) => map.as_ptr().align_offset(HUGE_PAGE).min(HUGE_PAGE),
+            BufferMemory::Heap(_) => 0,
+            BufferMemory::Map(map) => map.as_ptr().align_offset(HUGE_PAGE).min(HUGE_PAGE),
         };
-        let keep = !limited || matches!(memory, Memory::Heap(_));
+        let keep = !limited || matches!(memory, BufferMemory::Heap(_));
         Ok(Self { memory, start, len, keep })
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let memory = std::mem::replace(&mut self.memory, Memory::Heap(Vec::new()));
+        let memory = std::mem::replace(&mut self.memory, BufferMemory::Heap(Vec::new()));
         let bytes = memory.len();
         if !self.keep || !(KEEP_FROM..=KEPT).contains(&bytes) {
             return;
@@ -124,8 +124,8 @@ impl Deref for Buffer {
 
     fn deref(&self) -> &[u8] {
         let all: &[u8] = match &self.memory {
-            Memory::Heap(units) => bytemuck::cast_slice(units),
-            Memory::Map(map) => map,
+            BufferMemory::Heap(units) => bytemuck::cast_slice(units),
+            BufferMemory::Map(map) => map,
         };
         &all[self.start..self.start + self.len]
     }
@@ -134,8 +134,8 @@ impl Deref for Buffer {
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         let all: &mut [u8] = match &mut self.memory {
-            Memory::Heap(units) => bytemuck::cast_slice_mut(units),
-            Memory::Map(map) => map,
+            BufferMemory::Heap(units) => bytemuck::cast_slice_mut(units),
+            BufferMemory::Map(map) => map,
         };
         &mut all[self.start..self.start + self.len]
     }
@@ -178,6 +178,6 @@ mod tests {
         drop(Buffer::new(KEPT as u64 / 2, false).unwrap());
         let cached = SPARE.lock().unwrap();
         assert!(cached.bytes <= KEPT);
-        assert_eq!(cached.bytes, cached.buffers.iter().map(Memory::len).sum::<usize>());
+        assert_eq!(cached.bytes, cached.buffers.iter().map(BufferMemory::len).sum::<usize>());
     }
 }

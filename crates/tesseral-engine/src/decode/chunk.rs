@@ -192,7 +192,7 @@ impl<'a> ChunkCells<'a> {
         // At most the tile's cells, whose bytes are addressable.
         let cells = (run.end - run.start) as usize;
         let Workspace { scratch, values, validity } = workspace;
-        crate::plan::claims::check_chunk(self.handle, self.chunk, cells * self.size)?;
+        crate::plan::expansion::check_chunk(self.handle, self.chunk, cells * self.size)?;
         let values = alloc::scratch(CHUNK, values, cells * self.size)?;
         let validity = if self.nullable { Some(alloc::scratch(CHUNK, validity, cells)?) } else { None };
         self.decode_into(parts, run.clone(), values, validity, scratch)?;

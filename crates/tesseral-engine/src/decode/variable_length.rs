@@ -12,7 +12,7 @@ use crate::kernel::copy::Walk;
 use crate::missing::column_validity;
 use crate::options::Options;
 use crate::paint::sink::row_major;
-use crate::plan::claims;
+use crate::plan::expansion;
 use crate::reduce::visit::gaps;
 
 /// Chunk and cell index of a cell of the result.
@@ -108,7 +108,7 @@ pub(crate) fn decode_chunk(
         // Cells have 32-bit indexes.
         let count = u32::try_from(chunk.cells)
             .map_err(|_| Error::limit("a chunk's cells", chunk.cells, u64::from(u32::MAX)))?;
-        claims::check_chunk(handle, chunk, (count as usize).saturating_mul(size.max(1)))?;
+        expansion::check_chunk(handle, chunk, (count as usize).saturating_mul(size.max(1)))?;
         let mut out = Cells::new(size, nullable);
         out.decode_with(count as usize, |to| {
             with_workspace(|w| {

@@ -56,16 +56,16 @@ pub(crate) fn announce<'a>(
 }
 
 /// The reads of one operation. Dropping it ends reads that are not begun.
-pub(crate) struct ReadAhead(Arc<Shared>);
+pub(crate) struct ReadAhead(Arc<SharedReads>);
 
-struct Shared {
+struct SharedReads {
     store: Arc<dyn Store>,
-    state: Mutex<State>,
+    state: Mutex<ReadQueue>,
     changed: Condvar,
     budget: u64,
 }
 
-struct State {
+struct ReadQueue {
     jobs: Vec<QueuedRead>,
     /// Jobs by the object and start of their first read.
     index: HashMap<(u32, u64), usize>,
@@ -90,12 +90,12 @@ enum ReadState {
     Taken,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedReads {
+    fn lock(&self) -> MutexGuard<'_, ReadQueue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait<'a>(&self, state: MutexGuard<'a, ReadQueue>) -> MutexGuard<'a, ReadQueue> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -167,16 +167,16 @@ impl ReadAhead {
         let index = jobs.iter().enumerate();
         let index = index.map(|(at, job)| ((job.reads[0].0, job.reads[0].1.start), at)).collect();
         let threads = parallel.min(jobs.len());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedReads {
             store: handle.shared_store(),
-            state: Mutex::new(State { jobs, index, next: 0, held: 0, stopped: false }),
+            state: Mutex::new(ReadQueue { jobs, index, next: 0, held: 0, stopped: false }),
             changed: Condvar::new(),
             budget,
         });
         for _ in 0..threads {
             let shared = Arc::clone(&shared);
             let builder = std::thread::Builder::new().name("tesseral-ahead".to_owned()).stack_size(STACK);
-            // Fewer threads read less ahead; workers read what is not begun.
+            // Fewer threads read less ahead; workers read batches that are not begun.
             let _ = builder.spawn(move || shared.work());
         }
         Some(Self(shared))

@@ -10,8 +10,8 @@ use crate::merge::sparse::CellBatch;
 use crate::options::Options;
 use crate::paint::dense;
 use crate::plan::blocks::Blocks;
-use crate::plan::claims::{check_total, work_space};
-use crate::plan::condition::{self, Rows};
+use crate::plan::condition::{self, ConditionRows};
+use crate::plan::expansion::{check_total, work_space};
 use crate::reduce::visit::gaps;
 
 /// Default size of a block in bytes.
@@ -110,7 +110,7 @@ impl DenseCells {
             let place = self.columns.iter().position(|c| *c == column);
             place.map(|p| &cells[p]).ok_or_else(|| Error::internal(format!("{column:?} was not read")))
         };
-        let rows = Rows {
+        let rows = ConditionRows {
             schema: self.handle.schema(),
             count,
             picked: None,

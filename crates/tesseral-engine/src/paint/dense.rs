@@ -17,7 +17,7 @@ use crate::options::Options;
 use crate::options::WatchReads;
 use crate::paint::sink::{self, OutputRegion, OutputSlice, StridedCells, Units};
 use crate::paint::strips;
-use crate::plan::claims;
+use crate::plan::expansion;
 use crate::plan::groups::Groups;
 use crate::reduce::visit::written;
 
@@ -35,7 +35,7 @@ pub struct Dense {
     stored: Option<Buffer>,
     /// One byte per cell, 0 for unwritten ones; absent when all were written.
     written: Option<Vec<u8>>,
-    /// The validity where it is not the stored one, computed when it is first asked for.
+    /// The validity where it differs from the stored one, computed on first use.
     validity: OnceLock<Option<Vec<u8>>>,
 }
 
@@ -170,7 +170,7 @@ impl PreparedRead {
         let groups = Groups::new(&grid, &plan, selection)?;
         check_cover(handle, &plan, selection)?;
         let resident = fetch::resident(handle, &plan.chunks)?;
-        let concurrent = claims::concurrent(handle, &plan.chunks, size);
+        let concurrent = expansion::concurrent(handle, &plan.chunks, size);
         let (selection, merged) = (selection.clone(), options.read_bytes(&handle.store().profile()));
         let (ahead, budget) = (OnceLock::new(), ahead::budget(options.memory));
         let field = *field;

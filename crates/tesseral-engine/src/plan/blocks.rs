@@ -5,7 +5,7 @@ use tesseral_format::{MemoryBudget, Request};
 
 use crate::handle::Handle;
 use crate::paint::dense::fixed_size;
-use crate::plan::claims::{check_total, work_space};
+use crate::plan::expansion::{check_total, work_space};
 
 /// A file's budget in bytes: basis points refer to the memory that is available now. `None` if that is unknown.
 pub fn budget_bytes(budget: MemoryBudget) -> Option<u64> {

@@ -56,7 +56,7 @@ fn value_type(schema: &ArraySchema, column: Column) -> (DType, bool) {
 }
 
 /// Rows of a chunk to evaluate, and their cells.
-pub(crate) struct Rows<'a> {
+pub(crate) struct ConditionRows<'a> {
     pub schema: &'a ArraySchema,
     /// Number of rows of the chunk.
     pub count: usize,
@@ -72,13 +72,13 @@ pub(crate) struct Rows<'a> {
     pub stored: bool,
 }
 
-/// One byte per row each. Rows of which a condition neither holds nor fails are unknown.
+/// One byte per row each. Rows for which a condition is neither true nor false are unknown.
 struct Outcome {
     yes: Vec<u8>,
     no: Vec<u8>,
 }
 
-impl Rows<'_> {
+impl ConditionRows<'_> {
     fn len(&self) -> usize {
         self.picked.map_or(self.count, <[u32]>::len)
     }
@@ -351,7 +351,7 @@ pub fn matches(
         _ => Err(Error::invalid("the condition has other columns")),
     };
     let count = only.len();
-    let rows = Rows {
+    let rows = ConditionRows {
         schema,
         count,
         picked: None,
@@ -459,7 +459,7 @@ mod tests {
                                 cells.push(&[0; 4], false);
                             }
                             let count = cells.len();
-                            let rows = Rows {
+                            let rows = ConditionRows {
                                 schema: &schema,
                                 count,
                                 picked: None,

@@ -68,7 +68,7 @@ impl PreparedRead {
             return Ok(prepared);
         }
         // The number of pieces depends on the declared cells.
-        crate::plan::claims::check_total(handle, request)?;
+        crate::plan::expansion::check_total(handle, request)?;
         let mut extents = shape.clone();
         extents[d] = rows;
         let grid = ChunkGrid::new(&shape, &extents)?;
@@ -162,7 +162,7 @@ impl PreparedRead {
             }
         }
         // The number of pieces depends on the declared cells.
-        crate::plan::claims::check_total(handle, request)?;
+        crate::plan::expansion::check_total(handle, request)?;
         let grid = schema.grid()?;
         let extents = piece_extents(&grid, schema.cell_order, piece_bytes(memory) / self.size as u64);
         let bounds = self.selection.bounds();

@@ -95,10 +95,10 @@ impl LostValue {
     }
 }
 
-/// What is known of the value of lost cells after the cells were copied.
+/// The value of lost cells after the cells were copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Settled {
-    /// The output is right as it was written.
+    /// The output is correct as written.
     AsWritten,
     /// The output must declare the value, and hold it.
     Declare,

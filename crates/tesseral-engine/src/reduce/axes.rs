@@ -14,7 +14,7 @@ use tesseral_format::Request;
 use crate::handle::Handle;
 use crate::options::Options;
 use crate::paint::dense::PreparedRead;
-use crate::plan::claims::{check_results, check_total};
+use crate::plan::expansion::{check_results, check_total};
 use crate::reduce::kernel::axis::{self, AxisFold};
 use crate::reduce::kernel::summary::StatSet;
 use crate::reduce::visit::Visitor;
@@ -177,7 +177,7 @@ fn reduce_along(
             let context = visitor.group_context(index as usize)?;
             visitor.group(index as usize, &context, &mut |_| Ok(false), &mut |view| {
                 let strides: SmallVec<[usize; 4]> = view.strides.iter().map(|s| s / view.size).collect();
-                let cells = axis::View {
+                let cells = axis::AxisCells {
                     cells: view.values,
                     validity: view.validity,
                     shape: &view.extents,

@@ -12,14 +12,14 @@ use crate::kernel::copy::ElementRun;
 use crate::options::{Options, Ticker};
 use crate::paint::dense::{self, PreparedRead};
 use crate::plan::blocks::Blocks;
-use crate::plan::claims::Work;
+use crate::plan::expansion::Work;
 use crate::reduce::columns;
 use crate::reduce::kernel::summary::{StatSet, Summary};
 use crate::reduce::visit::{GroupKind, StridedView, Visitor, constant};
 
 /// Approximate number of chunks planned at once.
 const PLANNED_AT_ONCE: u64 = 2048;
-/// Number of plans after which their work is compared with what is stored.
+/// Number of plans after which their work is compared with the stored bytes.
 const PIECES_AT_ONCE: usize = 128;
 /// Bytes that a chunk without stored bytes counts as.
 const ABSENT_COST: u64 = 1024;

@@ -11,7 +11,7 @@ use super::{CellOrder, CellRead};
 use crate::decode::chunk::with_workspace;
 use crate::decode::columns::{Cells, column_layout, sort_key, sort_keys};
 use crate::fetch::{self, ChunkBytes};
-use crate::plan::condition::Rows;
+use crate::plan::condition::ConditionRows;
 
 /// Sort keys of the coordinates along one dimension.
 pub(super) enum SortKeys {
@@ -115,7 +115,7 @@ impl LazyChunk<'_> {
             return Ok(Cells::from_fixed(8, alloc::zeroed("timestamps", self.count * 8)?, None));
         }
         let parts = self.source.column(handle, self.chunk, column)?;
-        crate::plan::claims::check_chunk(handle, self.chunk, self.count.saturating_mul(size.max(1)))?;
+        crate::plan::expansion::check_chunk(handle, self.chunk, self.count.saturating_mul(size.max(1)))?;
         let mut cells = Cells::new(size, nullable);
         // At most the number of rows of the chunk, which fits 32 bits.
         let count = usize::try_from(run.end - run.start).unwrap_or(usize::MAX);
@@ -270,7 +270,7 @@ fn matching_rows(
 ) -> Result<()> {
     let query = open.query;
     let column = |column: Column| open.cells(column);
-    let rows = Rows {
+    let rows = ConditionRows {
         schema: query.schema(),
         count: open.count,
         picked,
@@ -283,7 +283,7 @@ fn matching_rows(
     let later = |column: Column| {
         matches!(column, Column::Field(_)) && open.chunk.column_parts(column).next().is_none()
     };
-    let stored = Rows { absent: &later, stored: true, ..rows };
+    let stored = ConditionRows { absent: &later, stored: true, ..rows };
     let mut mark = |mask: Vec<u8>| match dead {
         None => *dead = Some(mask),
         Some(dead) => dead.iter_mut().zip(mask).for_each(|(a, b)| *a |= b),

@@ -40,7 +40,7 @@ const LANES: usize = 16;
 /// How many bits larger than the first cells others may be for the guess to hold.
 const GUESS_SLACK: i32 = 8;
 
-/// What one loop over a block finds.
+/// Result of one loop over a block.
 pub(crate) struct BlockScan {
     /// The plain sum, or the sums of the parts above and below 2^`unit`; of use if the bounds show that they are exact.
     parts: [f64; 2],

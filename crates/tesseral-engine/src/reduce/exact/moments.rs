@@ -132,7 +132,7 @@ impl Moments {
         self.infinities
     }
 
-    /// Drops what is not requested: counts of infinities, the sum, the squares.
+    /// Drops unrequested parts: counts of infinities, the sum, the squares.
     pub(crate) fn keep(&mut self, infinities: bool, sum: bool, squares: bool) {
         if !infinities {
             self.infinities = [0; 2];

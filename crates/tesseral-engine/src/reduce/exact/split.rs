@@ -163,9 +163,9 @@ impl Cut {
     }
 }
 
-/// What is added of two cells.
+/// The term that two cells add to a sum.
 pub(crate) trait Term {
-    fn of(x: f64, y: f64) -> f64;
+    fn value(x: f64, y: f64) -> f64;
 }
 
 /// The first cell.
@@ -177,21 +177,21 @@ pub(crate) struct ProductError;
 
 impl Term for First {
     #[inline(always)]
-    fn of(x: f64, _: f64) -> f64 {
+    fn value(x: f64, _: f64) -> f64 {
         x
     }
 }
 
 impl Term for RoundedProduct {
     #[inline(always)]
-    fn of(x: f64, y: f64) -> f64 {
+    fn value(x: f64, y: f64) -> f64 {
         x * y
     }
 }
 
 impl Term for ProductError {
     #[inline(always)]
-    fn of(x: f64, y: f64) -> f64 {
+    fn value(x: f64, y: f64) -> f64 {
         x.mul_add(y, -(x * y))
     }
 }
@@ -247,7 +247,7 @@ fn add_rows<T: Real, K: Term, const PARTS: usize, const R: usize>(
     for i in 0..COLUMNS {
         let mut sums = [high[i], low[i], middle[i]];
         for r in 0..R {
-            add_parts::<PARTS>(K::of(x[r][i].wide(), y[r][i].wide()), carriers, &mut sums);
+            add_parts::<PARTS>(K::value(x[r][i].wide(), y[r][i].wide()), carriers, &mut sums);
         }
         [high[i], low[i], middle[i]] = sums;
     }
@@ -275,7 +275,7 @@ fn split_each_column<T: Real, K: Term, const PARTS: usize, const R: usize>(
         1 => {
             for (i, high) in high.iter_mut().enumerate() {
                 for row in &rows {
-                    *high += K::of(row[i].wide(), row[i].wide());
+                    *high += K::value(row[i].wide(), row[i].wide());
                 }
             }
         }
@@ -284,7 +284,7 @@ fn split_each_column<T: Real, K: Term, const PARTS: usize, const R: usize>(
             for i in 0..n {
                 let mut sums = [high[i], low[i], 0.0];
                 for row in &rows {
-                    add_parts::<PARTS>(K::of(row[i].wide(), row[i].wide()), carriers, &mut sums);
+                    add_parts::<PARTS>(K::value(row[i].wide(), row[i].wide()), carriers, &mut sums);
                 }
                 [high[i], low[i], _] = sums;
             }
@@ -294,7 +294,7 @@ fn split_each_column<T: Real, K: Term, const PARTS: usize, const R: usize>(
             for i in 0..n {
                 let mut sums = [high[i], low[i], middle[i]];
                 for row in &rows {
-                    add_parts::<PARTS>(K::of(row[i].wide(), row[i].wide()), carriers, &mut sums);
+                    add_parts::<PARTS>(K::value(row[i].wide(), row[i].wide()), carriers, &mut sums);
                 }
                 [high[i], low[i], middle[i]] = sums;
             }

@@ -23,7 +23,7 @@ impl Number {
         }
     }
 
-    /// The value of a dtype that stands for the number: the nearest one of a float dtype; `None` if an integer dtype does not have it.
+    /// The value of a dtype for the number: the nearest value of a float dtype; `None` if an integer dtype cannot represent it.
     pub fn to_scalar(self, dtype: DType) -> Option<Scalar> {
         Condition::value_of(dtype, &self.to_string())
     }

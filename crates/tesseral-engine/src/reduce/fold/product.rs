@@ -19,7 +19,7 @@ const BITS: i64 = 256;
 /// Products beyond 2^±`EXTREME` are infinite or zero as doubles.
 const EXTREME: i64 = 4096;
 
-/// A product: `mantissa · 2^exponent` and the number of times that bits were dropped, with zeros, infinities and signs apart.
+/// A product: `mantissa · 2^exponent` and the number of times that bits were dropped, with separate zeros, infinities and signs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Product {
     factors: u64,

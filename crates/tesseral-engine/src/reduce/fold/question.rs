@@ -188,10 +188,10 @@ impl Question {
             return Ok(None);
         }
         let reduced = reduce(handle, request, &axes, wanted, options)?;
-        let of = |statistic: &Statistic| {
+        let answer = |statistic: &Statistic| {
             reduced.collect(|fold, i| statistic.of_summary(&Position(fold, i), self.finish))
         };
-        let columns = options.run(|| self.statistics.iter().map(of).collect());
+        let columns = options.run(|| self.statistics.iter().map(answer).collect());
         let cells = reduced.collect(|fold, i| fold.count(i));
         Ok(Some(Answers { shape: reduced.shape.clone(), columns, cells, edges: Vec::new() }))
     }

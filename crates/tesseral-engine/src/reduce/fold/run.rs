@@ -17,8 +17,8 @@ use crate::merge::dense_rows::DenseCells;
 use crate::options::Options;
 use crate::paint::dense::{self, fixed_size};
 use crate::plan::blocks::Blocks;
-use crate::plan::claims::{check_results, check_total, work_space};
 use crate::plan::condition::may_hold;
+use crate::plan::expansion::{check_results, check_total, work_space};
 use crate::plan::subdivide::{divisible, narrowable, oversized};
 use crate::reduce::axes::reduce;
 use crate::reduce::kernel::summary::StatSet;
@@ -218,7 +218,7 @@ fn cut_units(
             Unit::all(&selection, rows::parts(handle, &request.columns, &selection, options)?).collect()
         );
     }
-    // Jobs check what they read themselves: each is a request of its own.
+    // Each job checks its own request.
     if most.is_none() {
         check_total(handle, request)?;
     }

@@ -1,4 +1,4 @@
-//! What users ask for, by name, and its answer from a state.
+//! Statistics by name, and their values from a state.
 
 use std::fmt;
 
@@ -79,7 +79,7 @@ pub enum Statistic {
 pub struct Finish {
     /// Delta degrees of freedom of a variance.
     pub ddof: f64,
-    /// NaNs are left out; otherwise they make the answer NaN, as far as it has a value.
+    /// NaNs are excluded; otherwise they make the result NaN, if it has a value.
     pub skip_nan: bool,
     /// Means of integers are exact quotients, as times require.
     pub quotients: bool,
@@ -91,7 +91,7 @@ impl Default for Finish {
     }
 }
 
-/// What a statistic of times is. A sum of dates is none: it depends on the date that they are counted from.
+/// The kind of a statistic of times. A sum of dates is undefined, because it depends on the reference date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfTimes {
     /// A time; of a histogram, the edges are.
@@ -252,7 +252,7 @@ impl Statistic {
         matches!(self, Self::Covariance | Self::Correlation)
     }
 
-    /// What the answer is where the cells are times.
+    /// The kind of the result for cells that are times.
     pub fn of_times(&self) -> OfTimes {
         match self {
             Self::Min

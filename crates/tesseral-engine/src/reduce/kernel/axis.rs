@@ -40,7 +40,7 @@ use sums::{Sums, WideSquares};
 ///
 /// A stride of 0 repeats a cell along an axis.
 #[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
+pub struct AxisCells<'a> {
     /// The bytes, starting with the first cell.
     pub cells: &'a [u8],
     /// One byte per cell, in the layout of the cells; 0 is null.
@@ -127,7 +127,7 @@ impl AxisFold {
     /// `InvalidRequest` when the region does not fit its bytes or the kept axes, or `missing` has a different dtype.
     pub fn fold(
         &mut self,
-        view: &View<'_>,
+        view: &AxisCells<'_>,
         reduced: &[bool],
         origin: &[usize],
         missing: &[Scalar],
@@ -166,7 +166,7 @@ impl AxisFold {
     /// The axes of a region in memory order, with strides in cells and in kept positions, and the first kept position.
     fn locate(
         &self,
-        view: &View<'_>,
+        view: &AxisCells<'_>,
         reduced: &[bool],
         origin: &[usize],
     ) -> Result<(SmallVec<[Dim; 6]>, usize)> {
@@ -210,7 +210,7 @@ impl AxisFold {
 
     fn walk<T: Cell<WorkType: PanelColumn>>(
         &mut self,
-        view: &View<'_>,
+        view: &AxisCells<'_>,
         dims: &[Dim],
         start: usize,
         missing: &[Scalar],
@@ -576,7 +576,7 @@ impl<T: Cell<WorkType: PanelColumn>> AxisScratch<T> {
     /// Folds a panel into the results.
     fn fold(
         &mut self,
-        view: &View<'_>,
+        view: &AxisCells<'_>,
         layout: &PanelLayout,
         missing: &[T],
         requested: Requested,

@@ -79,7 +79,7 @@ pub(crate) struct Columns<W: PanelColumn> {
     sums: W::Sums,
     pub min: Vec<W::Key>,
     pub max: Vec<W::Key>,
-    /// Empty when there is no cell to be left out.
+    /// Empty if no cell is excluded.
     pub nulls: Vec<u32>,
     pub nans: Vec<u32>,
     pub infinities: [Vec<u32>; 2],
@@ -155,7 +155,7 @@ impl<W: PanelColumn> Columns<W> {
         }
     }
 
-    /// Adds a row of which some cells may be left out.
+    /// Adds a row of which some cells may be excluded.
     fn fold_gapped(
         &mut self,
         row: &[W],
@@ -280,7 +280,7 @@ fn mark_cells<W: PanelColumn>(
     }
 }
 
-/// Counts the infinities of a row, and marks them as left out.
+/// Counts the infinities of a row, and marks them as excluded.
 #[multiversion(targets("x86_64+avx2"))]
 fn drop_infinities<W: PanelColumn>(row: &[W], keep: &mut [u8], negative: &mut [u32], positive: &mut [u32]) {
     let n = row.len();

@@ -37,7 +37,7 @@ impl WideSquares {
 pub(crate) trait PanelSums<W>: Default {
     /// Starts a panel.
     fn reset(&mut self, columns: usize, spread: bool);
-    /// Adds a row. Without `keep` it is complete; otherwise cells where it is 0 are left out, and others are finite.
+    /// Adds a row. Without `keep` it is complete; otherwise cells where it is 0 are excluded, and others are finite.
     fn add_row(&mut self, row: &[W], keep: Option<&[u8]>, to: &mut Sums, range: SlotRange);
     /// Adds rows without gaps as long as they are complete, and returns their number.
     fn add_rows(&mut self, panel: Panel<'_, W>, to: &mut Sums, range: SlotRange) -> usize;

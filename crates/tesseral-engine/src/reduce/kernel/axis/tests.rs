@@ -18,7 +18,14 @@ impl Collected {
         Self { cells: vec![Vec::new(); positions], validity: vec![Vec::new(); positions] }
     }
 
-    fn fold(&mut self, view: &View<'_>, reduced: &[bool], kept: &[usize], origin: &[usize], size: usize) {
+    fn fold(
+        &mut self,
+        view: &AxisCells<'_>,
+        reduced: &[bool],
+        kept: &[usize],
+        origin: &[usize],
+        size: usize,
+    ) {
         for flat in 0..view.shape.iter().product() {
             let (mut rest, mut src, mut position, mut distance, mut k) = (flat, 0, 0, 1, kept.len());
             for d in (0..view.shape.len()).rev() {
@@ -119,7 +126,7 @@ proptest! {
             let mut data = vec![0; shift];
             data.extend(cells(dtype, flavor, n, seed.wrapping_add(b as u64)));
             let mask = validity(n, seed ^ b as u64);
-            let view = View {
+            let view = AxisCells {
                 cells: &data[shift..],
                 validity: masked.then_some(&mask[..]),
                 shape: &shape,
@@ -133,7 +140,7 @@ proptest! {
             parts.push(part);
 
             if n > 0 && !shape.contains(&0) {
-                let short = View { cells: &data[shift..data.len() - size], ..view };
+                let short = AxisCells { cells: &data[shift..data.len() - size], ..view };
                 let reach: usize = shape.iter().zip(&strides).map(|(n, s)| (n - 1) * s).sum();
                 prop_assert_eq!(reach + 1 == n, whole.clone().fold(&short, &reduced, &origin, &[]).is_err());
             }
@@ -152,7 +159,7 @@ fn many_single_rows_keep_precision() {
     let data = cells(DType::Float32, Flavor::Offset, rows * columns, 3);
     let mut fold = AxisFold::new(DType::Float32, StatSet::ALL, &[columns]).unwrap();
     for row in data.chunks(columns * 4) {
-        let view = View { cells: row, validity: None, shape: &[1, columns], strides: &[columns, 1] };
+        let view = AxisCells { cells: row, validity: None, shape: &[1, columns], strides: &[columns, 1] };
         fold.fold(&view, &[true, false], &[0], &[]).unwrap();
     }
     let all = values::<f32>(&data);
@@ -181,7 +188,7 @@ fn many_short_rows_keep_small_terms() {
     }
     let mut fold = AxisFold::new(DType::Float64, StatSet::SUM, &[kept]).unwrap();
     let cells = bytemuck::cast_slice(&data);
-    let view = View { cells, validity: None, shape: &[steps, kept, 2], strides: &[kept * 2, 2, 1] };
+    let view = AxisCells { cells, validity: None, shape: &[steps, kept, 2], strides: &[kept * 2, 2, 1] };
     fold.fold(&view, &[true, false, true], &[0], &[]).unwrap();
     assert_eq!(fold.sum(1), Some(Sum::Float(3998.0)));
 }
@@ -189,7 +196,8 @@ fn many_short_rows_keep_small_terms() {
 #[test]
 fn a_repeated_cell_fills_a_region() {
     let mut fold = AxisFold::new(DType::Int16, StatSet::ALL, &[3]).unwrap();
-    let view = View { cells: &(-7_i16).to_ne_bytes(), validity: None, shape: &[1000, 3], strides: &[0, 0] };
+    let view =
+        AxisCells { cells: &(-7_i16).to_ne_bytes(), validity: None, shape: &[1000, 3], strides: &[0, 0] };
     fold.fold(&view, &[true, false], &[0], &[]).unwrap();
     assert_eq!((fold.sum(2), fold.variance(2)), (Some(Sum::Int(-7000)), Some(0.0)));
 }
@@ -198,19 +206,20 @@ fn a_repeated_cell_fills_a_region() {
 fn mismatched_shapes_and_lengths_are_rejected() {
     let cells = [0; 64];
     let mut fold = AxisFold::new(DType::Int32, StatSet::ALL, &[4]).unwrap();
-    let view = View { cells: &cells, validity: None, shape: &[4, 4], strides: &[4, 1] };
-    let mut assert_rejected = |view: &View<'_>, reduced: &[bool], origin: &[usize], missing: &[Scalar]| {
-        let error = fold.fold(view, reduced, origin, missing).unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::InvalidRequest { .. }), "{error:?}");
-    };
+    let view = AxisCells { cells: &cells, validity: None, shape: &[4, 4], strides: &[4, 1] };
+    let mut assert_rejected =
+        |view: &AxisCells<'_>, reduced: &[bool], origin: &[usize], missing: &[Scalar]| {
+            let error = fold.fold(view, reduced, origin, missing).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::InvalidRequest { .. }), "{error:?}");
+        };
     assert_rejected(&view, &[true, false], &[1], &[]);
     assert_rejected(&view, &[true, false], &[usize::MAX], &[]);
     assert_rejected(&view, &[true, true], &[0], &[]);
     assert_rejected(&view, &[true], &[0], &[]);
     assert_rejected(&view, &[true, false], &[0], &[Scalar::from_element(0_i64)]);
-    assert_rejected(&View { validity: Some(&[1; 15]), ..view }, &[true, false], &[0], &[]);
-    assert_rejected(&View { strides: &[usize::MAX, 1], ..view }, &[true, false], &[0], &[]);
-    assert_rejected(&View { shape: &[1 << 62, 4], strides: &[0, 1], ..view }, &[true, false], &[0], &[]);
+    assert_rejected(&AxisCells { validity: Some(&[1; 15]), ..view }, &[true, false], &[0], &[]);
+    assert_rejected(&AxisCells { strides: &[usize::MAX, 1], ..view }, &[true, false], &[0], &[]);
+    assert_rejected(&AxisCells { shape: &[1 << 62, 4], strides: &[0, 1], ..view }, &[true, false], &[0], &[]);
     assert_eq!(fold.count(0), 0);
     assert!(fold.merge(&AxisFold::new(DType::Int32, StatSet::SUM, &[4]).unwrap()).is_err());
     assert!(AxisFold::new(DType::Utf8, StatSet::SUM, &[4]).is_err());
