@@ -2,7 +2,7 @@
 //!
 //! Object stores have no appends: the object is written again, with the new bytes at its end, by one request on the condition that it
 //! is still the version that was read. Readers see the old object or the new one. One append at a time holds the [claim](Claim) of the
-//! object; a writer that knows nothing of claims is noticed by the condition.
+//! object; writers that do not use claims are detected by the condition.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ const BLOCK: u64 = 32 << 20;
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// An append in progress. Dropping it without a commit leaves the object as it is.
+/// An append in progress. Dropping it without a commit leaves the object unchanged.
 #[derive(Debug)]
 pub struct AppendObject {
     store: Arc<dyn Store>,
@@ -72,7 +72,7 @@ impl AppendObject {
         Ok(Self { store, staged, start, end: start, _claim: held })
     }
 
-    /// Writes the bytes that stay in front of the new ones.
+    /// Writes the bytes before the new ones.
     fn copy_start(&self) -> Result<()> {
         let mut from = 0;
         while from < self.start {

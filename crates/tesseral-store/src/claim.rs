@@ -1,7 +1,7 @@
-//! Claims: of several writers of one output in an object store, one wins.
+//! Claims: if several writers create one output in an object store, one succeeds.
 //!
 //! A claim is an object next to the output, named after it, that a writer creates on the condition that it does not exist and
-//! removes when it is done. It also shows whether the server honors conditions: those that do not would let two writers win.
+//! removes when it is done. It also shows whether the server honors conditions: otherwise two writers would succeed.
 
 use std::sync::Arc;
 

@@ -41,11 +41,11 @@ const TOGETHER: usize = 8;
 #[derive(Debug, Default)]
 pub struct Unsynced {
     durability: Durability,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<UnsyncedNames>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct UnsyncedNames {
     files: Vec<(Arc<File>, Box<Path>)>,
     folders: Vec<Arc<Folder>>,
 }
@@ -61,7 +61,7 @@ impl Unsynced {
         self.durability
     }
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> std::sync::MutexGuard<'_, UnsyncedNames> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -104,7 +104,7 @@ impl Unsynced {
     /// # Errors
     /// `Io`.
     pub fn settle(&self) -> Result<()> {
-        let Waiting { files, folders } = std::mem::take(&mut *self.waiting());
+        let UnsyncedNames { files, folders } = std::mem::take(&mut *self.waiting());
         sync_files(&files)?;
         // The most recently created one first: a commit of it usually covers the others.
         folders.iter().rev().try_for_each(|folder| folder.sync())

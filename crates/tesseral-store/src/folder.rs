@@ -233,7 +233,7 @@ impl FolderEntry {
     }
 
     /// Returns another entry of the same folder.
-    pub(crate) fn beside(&self, name: impl Into<OsString>) -> Self {
+    pub(crate) fn sibling(&self, name: impl Into<OsString>) -> Self {
         self.folder.entry(name)
     }
 

@@ -155,7 +155,7 @@ impl Identities {
         }
     }
 
-    /// Forgets an object that this store is about to replace or remove.
+    /// Drops the identity of an object that this store is about to replace or remove.
     pub(crate) fn forget(&self, object: &str) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.hasher.hash_one(object));
     }

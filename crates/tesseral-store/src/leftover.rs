@@ -177,7 +177,7 @@ pub(crate) fn sweep(folder: &Arc<Folder>, target: Option<&OsStr>) {
 /// Removes the entry that an earlier attempt created for a target, by its name. Other names are ignored.
 pub(crate) fn discard(target: &FolderEntry, name: &str) {
     if parse(name).is_some_and(|(made_for, _)| target.name().to_string_lossy() == made_for) {
-        let _ = target.beside(name).remove_tree();
+        let _ = target.sibling(name).remove_tree();
     }
 }
 

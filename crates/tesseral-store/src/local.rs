@@ -45,7 +45,7 @@ pub struct LocalStore {
     /// Folders that staged objects have open, by name: objects of one folder share its handle.
     folders: Mutex<HashMap<String, Weak<Folder>>>,
     watcher: Arc<MapRegistry>,
-    /// What is made durable later, if objects need not be durable when they are published.
+    /// Files to synchronize later, if objects need not be durable when they are published.
     unsynced: Option<Arc<Unsynced>>,
     /// Whether leftovers of earlier writers have been removed, which happens before the first object is staged.
     swept: Once,
@@ -101,11 +101,11 @@ impl handles::HandleCache for OpenFiles {
 #[derive(Debug)]
 struct MappedFile {
     file: Arc<OpenFile>,
-    map: Map,
+    map: FileMap,
 }
 
 #[derive(Debug)]
-enum Map {
+enum FileMap {
     None,
     /// Empty files cannot be mapped.
     Empty,
@@ -245,14 +245,14 @@ impl LocalStore {
         let file = self.watcher.identities.opened(object, self.describe(object), file, &metadata)?;
         let scarce = handles::are_scarce();
         let map = match self.access {
-            ReadMode::Map if metadata.is_file() && metadata.len() == 0 => Map::Empty,
+            ReadMode::Map if metadata.is_file() && metadata.len() == 0 => FileMap::Empty,
             // Folders can be opened but not mapped.
             ReadMode::Map if metadata.is_file() && !scarce => {
                 let mapped = Mapped::new(self.describe(object), Arc::clone(&file), &self.watcher);
                 let mapped = mapped.map_err(|e| self.io("map", object, e))?;
-                Map::Whole { bytes: mapped.bytes(), mapped }
+                FileMap::Whole { bytes: mapped.bytes(), mapped }
             }
-            _ => Map::None,
+            _ => FileMap::None,
         };
         let opened = Arc::new(MappedFile { file, map });
         if !scarce {
@@ -306,9 +306,9 @@ impl LocalStore {
     /// Returns the mapped bytes if the file still has the length of the map.
     fn mapped(opened: &MappedFile) -> Result<Option<Bytes>> {
         match &opened.map {
-            Map::None => Ok(None),
-            Map::Empty => Ok(Some(Bytes::new())),
-            Map::Whole { bytes, mapped } => mapped.give().map(|()| Some(bytes.clone())),
+            FileMap::None => Ok(None),
+            FileMap::Empty => Ok(Some(Bytes::new())),
+            FileMap::Whole { bytes, mapped } => mapped.check_use().map(|()| Some(bytes.clone())),
         }
     }
 }
@@ -321,9 +321,9 @@ impl Store for LocalStore {
     fn len(&self, object: &str) -> Result<u64> {
         let opened = self.opened(object)?;
         match &opened.map {
-            Map::None => self.file_len(object, &opened),
-            Map::Empty => Ok(0),
-            Map::Whole { bytes, .. } => Ok(bytes.len() as u64),
+            FileMap::None => self.file_len(object, &opened),
+            FileMap::Empty => Ok(0),
+            FileMap::Whole { bytes, .. } => Ok(bytes.len() as u64),
         }
     }
 
@@ -359,15 +359,15 @@ impl Store for LocalStore {
 
     fn release(&self, object: &str) {
         let open = self.open.lock().get(object);
-        if let Some(Map::Whole { mapped, .. }) = open.as_deref().map(|opened| &opened.map) {
+        if let Some(FileMap::Whole { mapped, .. }) = open.as_deref().map(|opened| &opened.map) {
             mapped.release();
         }
     }
 
     fn view(&self, object: &str, range: Range<u64>) -> Result<Bytes> {
         match &self.opened(object)?.map {
-            Map::Whole { mapped, .. } => slice(&mapped.view()?, &range, || self.describe(object)),
-            Map::None | Map::Empty => self.read(object, range),
+            FileMap::Whole { mapped, .. } => slice(&mapped.view()?, &range, || self.describe(object)),
+            FileMap::None | FileMap::Empty => self.read(object, range),
         }
     }
 

@@ -22,7 +22,7 @@ use crate::store::{
 /// Maximum number of rounds of one operation. Each fetches bytes that were not there before; no index is as deep.
 const MOST_ROUNDS: u64 = 1 << 12;
 
-/// A store that answers from what was fetched in earlier rounds, and notes the rest.
+/// A store that returns bytes fetched in earlier rounds, and records other reads.
 #[derive(Debug)]
 pub struct Rounds {
     store: Arc<dyn Store>,
@@ -42,7 +42,7 @@ struct RoundsState {
     fetched: u64,
 }
 
-/// What was fetched of an object.
+/// Fetched bytes of an object.
 #[derive(Debug)]
 struct Held {
     len: u64,
@@ -76,7 +76,7 @@ impl Rounds {
         Arc::new(Self { store, waits, state: Mutex::default() })
     }
 
-    /// Runs an operation until it needs no more metadata, and fetches in between what it needs.
+    /// Runs an operation repeatedly, and fetches the metadata that it needs, until it needs no more.
     ///
     /// # Errors
     /// Errors of the operation and of the store.
@@ -123,7 +123,7 @@ impl Rounds {
         self.lock().fetched
     }
 
-    /// Sets a result that waits for metadata aside, so that the caller goes on with what does not depend on it.
+    /// Sets a result that waits for metadata aside, so that the caller continues with independent work.
     ///
     /// # Errors
     /// All other errors.
@@ -153,7 +153,7 @@ impl Rounds {
         needs
     }
 
-    /// Fetches what was noted: one round trip, or two if folders are listed as well.
+    /// Fetches recorded reads: one round trip, or two if folders are listed as well.
     ///
     /// # Errors
     /// `Io`, `Changed`, `Limit`. Objects that do not exist are reported by the reads themselves.

@@ -217,7 +217,7 @@ impl Mapped {
     }
 
     /// Marks the map as used by the operations in progress. Fails if the file is known to be truncated.
-    pub(crate) fn give(&self) -> Result<()> {
+    pub(crate) fn check_use(&self) -> Result<()> {
         let watcher = &self.mapped_range.watcher;
         watcher.check_hit()?;
         self.given.fetch_max(watcher.begun.load(SeqCst), SeqCst);
@@ -444,7 +444,7 @@ mod tests {
 
     const LEN: u64 = 100_000;
 
-    fn made() -> (tempfile::TempDir, LocalStore) {
+    fn store_with_file() -> (tempfile::TempDir, LocalStore) {
         let folder = tempfile::tempdir().unwrap();
         for name in ["f", "g"] {
             fs::write(folder.path().join(name), vec![7; LEN as usize]).unwrap();
@@ -468,7 +468,7 @@ mod tests {
     #[test]
     fn a_truncation_during_an_operation_replaces_its_result() {
         for len in [0, 10, 4096, 50_000, LEN - 4096] {
-            let (folder, store) = made();
+            let (folder, store) = store_with_file();
             let other = store.read("g", 0..LEN).unwrap();
             let guarded_result = store.guarded(|| -> Result<u64> {
                 let bytes = store.resident("f")?.unwrap();
@@ -489,7 +489,7 @@ mod tests {
 
     #[test]
     fn a_truncation_without_a_signal_is_detected() {
-        let (folder, store) = made();
+        let (folder, store) = store_with_file();
         let guarded_result = store.guarded(|| -> Result<u64> {
             let bytes = store.read("f", LEN - 10..LEN)?;
             // The rest of the page reads as zeros.
@@ -503,7 +503,7 @@ mod tests {
 
     #[test]
     fn views_use_another_map() {
-        let (folder, store) = made();
+        let (folder, store) = store_with_file();
         let view = store.view("f", 10..LEN).unwrap();
         assert_eq!(sum(&view), 7 * (LEN - 10));
         let borrowed = store.read("f", 10..LEN).unwrap();
@@ -522,7 +522,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..50 {
-                        let (folder, store) = made();
+                        let (folder, store) = store_with_file();
                         let guarded_result = store.guarded(|| -> Result<u64> {
                             let bytes = store.read("f", 0..LEN)?;
                             shorten(&folder, 4096);
@@ -554,7 +554,7 @@ mod tests {
         if ends_by_a_signal("missing_pages_end_the_process_outside_operations") {
             return;
         }
-        let (folder, store) = made();
+        let (folder, store) = store_with_file();
         let bytes = store.read("f", 0..LEN).unwrap();
         shorten(&folder, 0);
         println!("{}", sum(&bytes));
@@ -565,7 +565,7 @@ mod tests {
         if ends_by_a_signal("views_end_the_process_during_operations_too") {
             return;
         }
-        let (folder, store) = made();
+        let (folder, store) = store_with_file();
         let view = store.view("f", 0..LEN).unwrap();
         shorten(&folder, 0);
         let _ = store.guarded(|| -> Result<u64> { Ok(sum(&view)) });
@@ -576,7 +576,7 @@ mod tests {
         if ends_by_a_signal("zeros_are_not_readable_after_the_operation") {
             return;
         }
-        let (folder, store) = made();
+        let (folder, store) = store_with_file();
         let bytes = store.read("f", 0..LEN).unwrap();
         let guarded_result = store.guarded(|| -> Result<u64> {
             shorten(&folder, 0);
@@ -591,7 +591,7 @@ mod tests {
         if ends_by_a_signal("faults_elsewhere_end_the_process_as_before") {
             return;
         }
-        let (folder, store) = made();
+        let (folder, store) = store_with_file();
         let _ = store.guarded(|| -> Result<()> {
             // Guarded maps exist and an operation is in progress, but this map is not guarded.
             store.read("g", 0..1)?;

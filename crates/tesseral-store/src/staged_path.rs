@@ -25,7 +25,7 @@ pub struct StagedPath {
     overwrite: Overwrite,
     /// The open file, if this is an object of a store.
     file: Option<Arc<ReopenedFile>>,
-    /// What is made durable later, if this is an object of a folder that is not visible.
+    /// Files to synchronize later, if this is an object of an unpublished folder.
     unsynced: Option<Arc<Unsynced>>,
     durability: Durability,
     /// The entry with the temporary name must not be removed: it is published, or is the old output.
@@ -81,7 +81,7 @@ impl StagedPath {
         // Private until it has the permissions of the entry it replaces.
         let private = replaced.is_some_and(|stat| file_type(&stat) == kind);
         loop {
-            let temporary = beside.beside(leftover::temporary(target.name(), ending));
+            let temporary = beside.sibling(leftover::temporary(target.name(), ending));
             let _unpublished = Unpublished::new(temporary.path());
             let (created, opened) = match folder {
                 true => (temporary.create_folder(if private { 0o700 } else { 0o777 })?, None),
@@ -185,7 +185,7 @@ impl StagedPath {
             return self.sync_name();
         }
         // Without an atomic exchange the old entry is renamed first: a crash between the steps leaves it as a leftover.
-        let aside = self.target.beside(leftover::temporary(self.target.name(), "staged"));
+        let aside = self.target.sibling(leftover::temporary(self.target.name(), "staged"));
         self.target.rename(&aside)?;
         let placed = approve(&aside.path()).and_then(|()| match self.temporary.rename_new(&self.target)? {
             true => Ok(()),

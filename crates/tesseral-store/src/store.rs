@@ -69,7 +69,7 @@ pub enum ByteRange {
 }
 
 impl ByteRange {
-    /// The range in an object of a length. An exact range is returned as it is.
+    /// The range in an object of a length. An exact range is returned unchanged.
     pub fn within(&self, len: u64) -> Range<u64> {
         match self {
             Self::Exact(range) => range.clone(),
@@ -91,7 +91,7 @@ pub struct ObjectBytes {
     pub bytes: Bytes,
 }
 
-/// What a reader is about to request.
+/// An announced request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Upcoming {
     /// Bytes of an object.
@@ -210,7 +210,7 @@ pub trait Store: Debug + Send + Sync {
             Ok(len) => {
                 let range = part.within(len);
                 let start = range.start;
-                // Only the length is wanted.
+                // Only the length is used.
                 let nothing = range.is_empty() && start <= len;
                 let bytes = if nothing { Bytes::new() } else { self.read(object, range)? };
                 Ok(Some(ObjectBytes { start, len, bytes }))
@@ -221,7 +221,7 @@ pub trait Store: Debug + Send + Sync {
         reads.iter().map(read_part).collect()
     }
 
-    /// Returns the entity tag of an object whose length or bytes were asked for before, if it identifies the content.
+    /// Returns the entity tag of an object whose length or bytes were requested before, if it identifies the content.
     fn etag(&self, object: &str) -> Option<String> {
         let _ = object;
         None

@@ -24,7 +24,7 @@ impl Traffic {
         PROCESS.traffic()
     }
 
-    /// What was added since an earlier moment.
+    /// Counts since an earlier moment.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {

@@ -125,7 +125,7 @@ impl Cache {
             let _ = fs::remove_file(path);
             return None;
         }
-        // The time of the last use decides what is removed first.
+        // Entries are evicted by the time of their last use.
         let _ = file.set_times(FileTimes::new().set_modified(SystemTime::now()));
         Some(bytes.into())
     }
@@ -193,7 +193,7 @@ impl Cache {
         file.write_all(MAGIC)?;
         file.write_all(&self.digest(object, etag, Some((range, bytes))).to_le_bytes())?;
         file.write_all(bytes)?;
-        // Not synced: after a crash of the machine the digest shows what is not whole.
+        // Not synced: after a crash of the machine the digest detects incomplete files.
         file.persist(folder.join(file_name(range)))?;
         Ok(())
     }
@@ -241,7 +241,7 @@ fn ranges_in(folder: &Path) -> Vec<Range<u64>> {
 }
 
 fn folders_in(folder: &Path) -> Vec<PathBuf> {
-    // The folder can hold other files: only names that this cache gives are looked at.
+    // The folder can hold other files: only names of cache entries are considered.
     let own = |name: &str| name.len() >= 2 && name.bytes().all(|b| b.is_ascii_hexdigit());
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries

@@ -12,7 +12,7 @@ use object_store::http::HttpBuilder;
 use object_store::{ClientConfigKey, ObjectStore, RetryConfig};
 use tesseral_core::{Error, Result};
 
-use super::url::{Service, Target};
+use super::url::{RemoteUrl, Service};
 use crate::resolve::StorageOptions;
 
 /// Names that fsspec's file systems use, and those of the `object_store` crate.
@@ -44,7 +44,7 @@ type Key = (u32, String, Vec<(String, String, bool)>);
 ///
 /// # Errors
 /// `InvalidRequest` for unknown names of settings and missing ones.
-pub(crate) fn client(target: &Target, options: &StorageOptions) -> Result<Client> {
+pub(crate) fn client(target: &RemoteUrl, options: &StorageOptions) -> Result<Client> {
     client_with(target, options, None)
 }
 
@@ -53,11 +53,11 @@ pub(crate) fn client(target: &Target, options: &StorageOptions) -> Result<Client
 ///
 /// # Errors
 /// As [`client`].
-pub(crate) fn uploading_client(target: &Target, options: &StorageOptions) -> Result<Client> {
+pub(crate) fn uploading_client(target: &RemoteUrl, options: &StorageOptions) -> Result<Client> {
     client_with(target, options, Some(UPLOAD))
 }
 
-fn client_with(target: &Target, options: &StorageOptions, timeout: Option<&str>) -> Result<Client> {
+fn client_with(target: &RemoteUrl, options: &StorageOptions, timeout: Option<&str>) -> Result<Client> {
     let prefix = match target.service {
         Service::S3 => "AWS_",
         Service::Google => "GOOGLE_",
@@ -95,7 +95,7 @@ fn retries() -> RetryConfig {
     RetryConfig { max_retries: 10, retry_timeout: Duration::from_secs(120), ..RetryConfig::default() }
 }
 
-fn build(target: &Target, settings: &[(String, String, bool)]) -> Result<Client> {
+fn build(target: &RemoteUrl, settings: &[(String, String, bool)]) -> Result<Client> {
     let failed = |e: object_store::Error| {
         Error::invalid(format!("cannot connect to {}: {}", target.location, super::error::chain(&e)))
     };
@@ -129,7 +129,7 @@ fn build(target: &Target, settings: &[(String, String, bool)]) -> Result<Client>
     })
 }
 
-fn s3_builder(target: &Target, settings: &[(String, String, bool)]) -> Result<AmazonS3Builder> {
+fn s3_builder(target: &RemoteUrl, settings: &[(String, String, bool)]) -> Result<AmazonS3Builder> {
     let builder = AmazonS3Builder::new()
         .with_bucket_name(&target.bucket)
         .with_copy_if_not_exists(S3CopyIfNotExists::Multipart)
@@ -143,7 +143,7 @@ fn s3_builder(target: &Target, settings: &[(String, String, bool)]) -> Result<Am
 ///
 /// # Errors
 /// As [`client`].
-pub(crate) fn s3(target: &Target, options: &StorageOptions) -> Result<Option<Arc<AmazonS3>>> {
+pub(crate) fn s3(target: &RemoteUrl, options: &StorageOptions) -> Result<Option<Arc<AmazonS3>>> {
     let builder = s3_builder(target, &options.with_environment("AWS_"))?;
     if builder.get_config_value(&AmazonS3ConfigKey::SkipSignature).as_deref() == Some("true") {
         return Ok(None);
@@ -153,7 +153,7 @@ pub(crate) fn s3(target: &Target, options: &StorageOptions) -> Result<Option<Arc
 }
 
 /// Settings that decide which server is reached.
-pub(crate) fn endpoint(target: &Target, options: &StorageOptions) -> String {
+pub(crate) fn endpoint(target: &RemoteUrl, options: &StorageOptions) -> String {
     let settings = options.with_environment(match target.service {
         Service::S3 => "AWS_",
         Service::Google => "GOOGLE_",
@@ -175,7 +175,7 @@ fn plain_endpoint(settings: &[(String, String, bool)], names: &[&str]) -> bool {
 
 /// Applies settings. Unknown names are errors if they were given; the environment has others too.
 fn apply<K: FromStr, B>(
-    target: &Target,
+    target: &RemoteUrl,
     settings: &[(String, String, bool)],
     builder: B,
     set: impl Fn(B, K, &str) -> B,
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn names_of_other_libraries_are_accepted_and_values_are_hidden() {
-        let target = Target::parse("s3://bucket/x").unwrap();
+        let target = RemoteUrl::parse("s3://bucket/x").unwrap();
         let options = StorageOptions::new()
             .with("key", "user")
             .with("secret", "password")
@@ -230,7 +230,7 @@ mod tests {
             ("https://host/x", &StorageOptions::new()),
         ];
         for (url, options) in cases {
-            client(&Target::parse(url).unwrap(), options).unwrap();
+            client(&RemoteUrl::parse(url).unwrap(), options).unwrap();
         }
     }
 }

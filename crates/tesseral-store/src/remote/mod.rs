@@ -5,7 +5,7 @@
 //!
 //! - *First contact* with the object of a store requests its beginning, its end and, because it may be a folder, a listing. The
 //!   answer has length and entity tag, and the metadata of most files is in these bytes.
-//! - *Versions.* The first answer pins the version of an object. Later requests ask for it (`If-Match`) and compare it, so that
+//! - *Versions.* The first answer pins the version of an object. Later requests require it (`If-Match`) and compare it, so that
 //!   an object that is replaced between two reads is an error.
 //! - *Lengths* of answers are compared with those requested. A range past the end is an error, as in every store.
 
@@ -37,9 +37,9 @@ use crate::store::{
 use crate::traffic::{Traffic, TrafficCounter};
 use cache::Cache;
 use pieces::Pieces;
-use request::{Answer, Request, Response};
+use request::{Answer, RemoteRequest, Response};
 use unfinished::Upload;
-use url::{Service, Target};
+use url::{RemoteUrl, Service};
 
 /// Number of bytes requested from both ends of an object at first contact.
 const WINDOW: u64 = 64 << 10;
@@ -56,7 +56,7 @@ const MARK: &str = ".tesseral-";
 /// Number of unpublished objects that are listed.
 const MOST_MARKED: usize = 1 << 16;
 
-/// An object of an object store or web server, or a prefix with everything below it. Clones share what is known of its objects.
+/// An object of an object store or web server, or a prefix with everything below it. Clones share information on its objects.
 #[derive(Clone, Debug)]
 pub struct RemoteStore {
     location: Arc<str>,
@@ -85,7 +85,7 @@ struct KeptListing {
 enum ClientSource {
     Given(Arc<dyn ObjectStore>),
     /// Looked up for each call, because a forked process needs its own.
-    Connected(Target, StorageOptions),
+    Connected(RemoteUrl, StorageOptions),
 }
 
 impl RemoteStore {
@@ -94,7 +94,7 @@ impl RemoteStore {
     /// # Errors
     /// `Unsupported` for other URLs, `InvalidRequest` for malformed ones and for unknown options.
     pub fn connect(url: &str, options: &StorageOptions) -> Result<Self> {
-        let target = Target::parse(url)?;
+        let target = RemoteUrl::parse(url)?;
         connect::client(&target, options)?;
         let root = Path::parse(&target.root).map_err(|e| Error::invalid(format!("{url:?}: {e}")))?;
         let (location, service) = (target.location.clone(), target.service);
@@ -180,7 +180,7 @@ impl RemoteStore {
     }
 
     /// Makes requests at the same time and returns their answers in order: one round trip.
-    fn ask(&self, requests: Vec<Request>) -> Result<Vec<Answer>> {
+    fn ask(&self, requests: Vec<RemoteRequest>) -> Result<Vec<Answer>> {
         if requests.is_empty() {
             return Ok(Vec::new());
         }
@@ -195,9 +195,9 @@ impl RemoteStore {
     }
 
     /// A request for a part of an object, of the version that was read before.
-    fn get(&self, object: &str, part: ByteRange) -> Result<Request> {
+    fn get(&self, object: &str, part: ByteRange) -> Result<RemoteRequest> {
         let version = self.known().get(object).and_then(|known| known.etag().map(str::to_owned));
-        Ok(Request::Get { path: self.path(object)?, part, version, unless: None })
+        Ok(RemoteRequest::Get { path: self.path(object)?, part, version, unless: None })
     }
 
     /// Checks the version of an answer and returns its bytes.
@@ -214,7 +214,7 @@ impl RemoteStore {
         Ok(ObjectBytes { start: part.start, len: part.meta.size, bytes: part.bytes })
     }
 
-    /// Returns what is known of an object after comparing the version of an answer.
+    /// Returns the state of an object after comparing the version of a response.
     fn admitted<'a>(
         &self,
         known: &'a mut HashMap<String, Pieces>,
@@ -250,7 +250,7 @@ impl RemoteStore {
     /// Requests the object of the store itself, and listings of folders below it.
     fn contact(&self, folders: &[String]) -> Result<()> {
         let folder = || Error::io("read", &*self.location, std::io::ErrorKind::IsADirectory.into());
-        let list = Request::List { path: self.root.clone() };
+        let list = RemoteRequest::List { path: self.root.clone() };
         if self.root.as_ref().is_empty() && self.service.has_listings() {
             let entries = self.ask(vec![list])?.pop();
             self.keep_listing("", entries)?;
@@ -265,7 +265,7 @@ impl RemoteStore {
         if self.service.has_listings() {
             wanted.push(list.clone());
             for folder in folders {
-                wanted.push(Request::List { path: self.path(folder)? });
+                wanted.push(RemoteRequest::List { path: self.path(folder)? });
             }
         }
         let mut answers = self.ask(wanted)?;
@@ -408,7 +408,7 @@ impl RemoteStore {
             let (object, part) = &reads[i];
             let mut request = self.get(object, self.requestable(object, part)?)?;
             let candidate = self.candidate(object, part);
-            if let (Request::Get { unless, .. }, Some((etag, _))) = (&mut request, &candidate) {
+            if let (RemoteRequest::Get { unless, .. }, Some((etag, _))) = (&mut request, &candidate) {
                 *unless = Some(etag.clone());
             }
             candidates.push(candidate);
@@ -439,7 +439,7 @@ impl RemoteStore {
         Ok(found.into_iter().map(|bytes| bytes.unwrap_or_else(unanswered)).collect())
     }
 
-    /// Requests the lengths of objects whose ends are wanted from a service that cannot be asked for them.
+    /// Requests the lengths of objects before reading their ends, from services without suffix ranges.
     fn learn_lengths<T>(&self, reads: &[(&str, ByteRange)], found: &[Option<T>]) -> Result<()> {
         if self.service.has_suffixes() {
             return Ok(());
@@ -453,7 +453,7 @@ impl RemoteStore {
             })
             .map(|((object, _), _)| *object)
             .collect();
-        let heads = objects.iter().map(|object| Ok(Request::Head { path: self.path(object)? }));
+        let heads = objects.iter().map(|object| Ok(RemoteRequest::Head { path: self.path(object)? }));
         let answers = self.ask(heads.collect::<Result<_>>()?)?;
         for (object, answer) in objects.iter().zip(answers) {
             match self.receive_length(object, answer) {
@@ -489,13 +489,13 @@ impl RemoteStore {
         }
     }
 
-    /// Forgets what is known of an object that this store changes.
+    /// Drops cached information on an object that this store changes.
     fn forget(&self, object: &str) {
         self.known().remove(object);
         self.listed().clear();
     }
 
-    /// What ends removals: also those of a canceled operation, which removes what it wrote, have some time.
+    /// Cancellation of removals: a canceled operation has some time to remove what it wrote.
     fn cancel_removal(&self) -> Cancel {
         match self.cancel.check() {
             Ok(()) => self.cancel.clone(),
@@ -503,7 +503,7 @@ impl RemoteStore {
         }
     }
 
-    /// Objects beside this one, and below it, that were not published.
+    /// Unpublished objects next to this one and below it.
     fn marked(&self) -> Result<Vec<Path>> {
         if !self.service.has_listings() {
             return Ok(Vec::new());
@@ -552,7 +552,7 @@ impl Store for RemoteStore {
         if let Some(len) = self.known().get(object).and_then(Pieces::len) {
             return Ok(len);
         }
-        let answer = self.ask(vec![Request::Head { path: self.path(object)? }])?.pop();
+        let answer = self.ask(vec![RemoteRequest::Head { path: self.path(object)? }])?.pop();
         self.receive_length(object, answer.ok_or_else(|| Error::internal("no answer"))?)
     }
 
@@ -611,7 +611,7 @@ impl Store for RemoteStore {
                     }
                     self.requestable(object, part).and_then(|part| self.get(object, part))
                 }
-                Upcoming::Listing(folder) => self.path(folder).map(|path| Request::List { path }),
+                Upcoming::Listing(folder) => self.path(folder).map(|path| RemoteRequest::List { path }),
             };
             if let Ok(request) = request {
                 wanted.push(request);
@@ -642,7 +642,7 @@ impl Store for RemoteStore {
         let entries = match self.use_listing(folder) {
             Some(entries) => entries,
             None => {
-                let answer = self.ask(vec![Request::List { path: self.path(folder)? }])?.pop();
+                let answer = self.ask(vec![RemoteRequest::List { path: self.path(folder)? }])?.pop();
                 self.entries(folder, answer)?
             }
         };
@@ -660,7 +660,7 @@ impl Store for RemoteStore {
             let exists = Error::invalid(format!("output {} already exists", self.location));
             return Err(exists.hint(tesseral_core::Advice::Overwrite));
         }
-        let target = upload::Destination {
+        let target = upload::UploadTarget {
             store: self.clone(),
             client: self.uploading_client()?,
             object: object.to_owned(),
@@ -720,5 +720,5 @@ fn from_cache(cache: &Cache, object: &str, part: &ByteRange, etag: &str, len: u6
 
 /// Rejects URLs that no store has.
 pub(crate) fn check_url(url: &str) -> Result<()> {
-    Target::parse(url).map(drop)
+    RemoteUrl::parse(url).map(drop)
 }

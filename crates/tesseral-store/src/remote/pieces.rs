@@ -12,7 +12,7 @@ const MOST: usize = 8 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     len: Option<u64>,
-    version: Option<Version>,
+    version: Option<ObjectVersion>,
     /// Entity tag in a listing.
     listed: Option<String>,
     held: Vec<(u64, Bytes)>,
@@ -20,7 +20,7 @@ pub(crate) struct Pieces {
 
 /// The content that an object had at the first answer.
 #[derive(Debug)]
-struct Version {
+struct ObjectVersion {
     etag: Option<String>,
     /// For servers without entity tags; unknown of a version that was only identified.
     modified: Option<i64>,
@@ -56,12 +56,12 @@ impl Pieces {
     /// Determines the version by its entity tag, if no answer did.
     pub(crate) fn pin(&mut self, etag: &str, len: u64) {
         if self.version.is_none() {
-            self.version = Some(Version { etag: Some(etag.to_owned()), modified: None, number: None });
+            self.version = Some(ObjectVersion { etag: Some(etag.to_owned()), modified: None, number: None });
             self.len = Some(len);
         }
     }
 
-    /// What a request names to replace the version that was read, and no other.
+    /// The condition of a request that replaces only the version that was read.
     pub(crate) fn update(&self) -> Option<UpdateVersion> {
         let version = self.version.as_ref()?;
         let update = UpdateVersion { e_tag: version.etag.clone(), version: version.number.clone() };
@@ -76,7 +76,7 @@ impl Pieces {
     /// Compares the version of an answer with that of earlier ones; the first answer determines it. Returns whether they are
     /// the same.
     pub(crate) fn admit(&mut self, meta: &ObjectMeta) -> bool {
-        let now = Version {
+        let now = ObjectVersion {
             etag: meta.e_tag.clone(),
             modified: Some(meta.last_modified.timestamp_micros()),
             number: meta.version.clone(),

@@ -18,7 +18,7 @@ const ATTEMPTS: usize = 3;
 
 /// A request to an object store.
 #[derive(Clone, Debug)]
-pub(crate) enum Request {
+pub(crate) enum RemoteRequest {
     /// A part of an object, of a version if one is given, or unless it still has another one.
     Get { path: Path, part: ByteRange, version: Option<String>, unless: Option<String> },
     /// Length and version of an object.
@@ -29,7 +29,7 @@ pub(crate) enum Request {
 
 /// A part of an object.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct ObjectPart {
     pub meta: ObjectMeta,
     pub start: u64,
     pub bytes: Bytes,
@@ -38,7 +38,7 @@ pub(crate) struct Part {
 /// The answer to a request.
 #[derive(Debug)]
 pub(crate) enum Response {
-    Part(Part),
+    Part(ObjectPart),
     Meta(ObjectMeta),
     Entries(Vec<ObjectInfo>),
 }
@@ -46,18 +46,18 @@ pub(crate) enum Response {
 pub(crate) type Answer = Result<Response>;
 
 /// Makes requests at the same time and returns the answers in order.
-pub(crate) async fn all(client: Arc<dyn ObjectStore>, requests: Vec<Request>) -> Vec<Answer> {
+pub(crate) async fn all(client: Arc<dyn ObjectStore>, requests: Vec<RemoteRequest>) -> Vec<Answer> {
     let run = |request| {
         // Each request is a task, so that all threads of the runtime take part in decryption.
-        let task = super::runtime::spawn(one(Arc::clone(&client), request));
+        let task = super::runtime::spawn(perform(Arc::clone(&client), request));
         async { task.await.unwrap_or_else(|source| Err(Failure::JoinError { source })) }
     };
     futures_util::stream::iter(requests).map(run).buffered(PARALLEL).collect().await
 }
 
-async fn one(client: Arc<dyn ObjectStore>, request: Request) -> Answer {
+async fn perform(client: Arc<dyn ObjectStore>, request: RemoteRequest) -> Answer {
     match request {
-        Request::Get { path, part, version, unless } => {
+        RemoteRequest::Get { path, part, version, unless } => {
             let conditions = GetOptions {
                 // A weak entity tag never matches; it is compared when the answer arrives.
                 if_match: version.filter(|etag| !etag.starts_with("W/")),
@@ -66,8 +66,8 @@ async fn one(client: Arc<dyn ObjectStore>, request: Request) -> Answer {
             };
             get(&client, &path, &part, conditions).await.map(Response::Part)
         }
-        Request::Head { path } => client.head(&path).await.map(Response::Meta),
-        Request::List { path } => list(&client, &path).await.map(Response::Entries),
+        RemoteRequest::Head { path } => client.head(&path).await.map(Response::Meta),
+        RemoteRequest::List { path } => list(&client, &path).await.map(Response::Entries),
     }
 }
 
@@ -76,11 +76,11 @@ async fn get(
     path: &Path,
     part: &ByteRange,
     conditions: GetOptions,
-) -> Result<Part> {
+) -> Result<ObjectPart> {
     let range = match part {
         ByteRange::Exact(range) if range.is_empty() => {
             let meta = client.head(path).await?;
-            return Ok(Part { meta, start: range.start, bytes: Bytes::new() });
+            return Ok(ObjectPart { meta, start: range.start, bytes: Bytes::new() });
         }
         ByteRange::Exact(range) => Some(GetRange::Bounded(range.clone())),
         ByteRange::Prefix(most) => Some(GetRange::Bounded(0..*most)),
@@ -96,7 +96,7 @@ async fn get(
                 let start = if let ByteRange::Exact(range) = part { range.start } else { 0 };
                 return match client.head(path).await {
                     Ok(meta) if start >= meta.size => {
-                        Ok(Part { start: meta.size, meta, bytes: Bytes::new() })
+                        Ok(ObjectPart { start: meta.size, meta, bytes: Bytes::new() })
                     }
                     _ => Err(failure),
                 };
@@ -107,7 +107,7 @@ async fn get(
         let (meta, range) = (meta.clone(), range.clone());
         let bytes = result.bytes().await?;
         if bytes.len() as u64 == range.end - range.start {
-            return Ok(Part { meta, start: range.start, bytes });
+            return Ok(ObjectPart { meta, start: range.start, bytes });
         }
         short = Some(format!("the server sent {} of {} bytes", bytes.len(), range.end - range.start));
     }
@@ -134,12 +134,12 @@ async fn list(client: &Arc<dyn ObjectStore>, path: &Path) -> Result<Vec<ObjectIn
     });
     let mut entries: Vec<_> = folders.chain(objects).collect();
     entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    // A marker of a folder is listed beside it.
+    // A folder marker is listed in addition to the folder.
     entries.dedup_by(|b, a| a.name == b.name);
     Ok(entries)
 }
 
-/// Objects beside a name, and below it, whose own names have the mark of unpublished objects. At most `most`.
+/// Objects next to a name and below it whose names have the mark of unpublished objects. At most `most`.
 pub(crate) async fn marked(
     client: Arc<dyn ObjectStore>,
     path: Path,
@@ -151,7 +151,7 @@ pub(crate) async fn marked(
     if !path.as_ref().is_empty() {
         let start = format!("{path}{mark}");
         let above = path.as_ref().rsplit_once('/').map(|(above, _)| Path::from(above));
-        // Listings are sorted: objects beside it that begin with its name and the mark are together.
+        // Listings are sorted, so objects that begin with its name and the mark are adjacent.
         let beside = client.list_with_offset(above.as_ref(), &Path::from(start.as_str()));
         let mut beside = beside.map_ok(|meta| meta.location);
         while let Some(found) = beside.try_next().await? {

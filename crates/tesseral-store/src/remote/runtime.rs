@@ -61,7 +61,7 @@ pub(crate) fn wait<T: Send + 'static>(
     done.map_or_else(|| cancel.check().and(Err(Error::cancelled())), Ok)
 }
 
-/// As [`wait`], but the future decides what it still does when it is asked to stop.
+/// As [`wait`], but the future decides how to end when cancellation is requested.
 pub(crate) fn wait_with<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     cancel: &Cancel,
     make: impl FnOnce(Stop) -> F,
@@ -82,7 +82,7 @@ pub(crate) fn wait_with<T: Send + 'static, F: Future<Output = T> + Send + 'stati
     receive.recv().map_err(|_| Error::internal("a request ended without a response"))
 }
 
-/// Asks a future to stop.
+/// Requests cancellation of a future.
 pub(crate) struct Stop {
     asked: oneshot::Receiver<()>,
     deadline: Option<Instant>,

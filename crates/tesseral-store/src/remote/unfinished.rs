@@ -84,7 +84,7 @@ pub(crate) async fn list(client: Arc<AmazonS3>, root: Path) -> Result<Vec<Upload
         let page = parse(&bytes).map_err(failed)?;
         found.extend(page.uploads.into_iter().filter(|upload| upload.belongs_to(&root)));
         let next = (page.next_key_marker, page.next_upload_id_marker);
-        // A server that repeats itself is not asked again.
+        // Stop if the server returns the same page again.
         if !page.is_truncated || next == (key, id) || found.len() > MOST_MARKED {
             return Ok(found);
         }

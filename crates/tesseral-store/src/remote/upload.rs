@@ -35,7 +35,7 @@ const ABORT: Duration = Duration::from_secs(5);
 
 /// Where an object is uploaded.
 #[derive(Debug)]
-pub(crate) struct Destination {
+pub(crate) struct UploadTarget {
     pub store: RemoteStore,
     pub client: Arc<dyn ObjectStore>,
     pub object: String,
@@ -45,7 +45,7 @@ pub(crate) struct Destination {
     pub replaced: Option<UpdateVersion>,
 }
 
-impl Destination {
+impl UploadTarget {
     fn described(&self) -> String {
         self.store.describe(&self.object)
     }
@@ -63,11 +63,11 @@ impl Destination {
 #[derive(Debug)]
 pub(crate) struct Spooled {
     file: Arc<File>,
-    target: Destination,
+    target: UploadTarget,
 }
 
 impl Spooled {
-    pub(crate) fn new(target: Destination) -> Result<Self> {
+    pub(crate) fn new(target: UploadTarget) -> Result<Self> {
         let file = tempfile::tempfile().map_err(|e| {
             Error::io("create", format!("a temporary file for {}", target.described()), e)
                 .hint("set TMPDIR to a folder with enough space")
@@ -95,7 +95,7 @@ impl Staged for Spooled {
 
     fn publish(self: Box<Self>) -> Result<()> {
         let len = self.file.metadata().map_err(|e| self.io("stat", e))?.len();
-        let Destination { store, client, path, .. } = &self.target;
+        let UploadTarget { store, client, path, .. } = &self.target;
         let (client, path, mode) = (Arc::clone(client), path.clone(), self.target.mode());
         let (file, cancel) = (Arc::clone(&self.file), &store.cancel);
         let whole = len <= if matches!(mode, PutMode::Update(_)) { LONGEST } else { ONE_REQUEST };
@@ -107,7 +107,7 @@ impl Staged for Spooled {
                 let sent = runtime::wait_with(cancel, move |stop| async move {
                     put_parts(&*client, &path, file, len, mode, stop).await
                 })?;
-                // What was sent is removed by then.
+                // The parts were removed before.
                 if sent.is_err() {
                     cancel.check()?;
                 }
@@ -184,7 +184,7 @@ async fn put_parts(
     copied.and(removed)
 }
 
-/// The failure of an upload that was asked to stop, which the caller replaces.
+/// The failure of a canceled upload, which the caller replaces.
 fn stopped<T>() -> object_store::Result<T> {
     Err(Failure::Generic { store: "remote", source: "canceled".into() })
 }
@@ -194,7 +194,7 @@ fn random() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
-/// Sends all parts and joins them. An upload that fails or is asked to stop is aborted.
+/// Sends all parts and joins them. An upload that fails or is canceled is aborted.
 async fn upload(
     client: &dyn ObjectStore,
     path: &Path,

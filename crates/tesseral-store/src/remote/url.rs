@@ -38,7 +38,7 @@ impl Service {
 
 /// A parsed URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Target {
+pub(crate) struct RemoteUrl {
     pub service: Service,
     /// The URL without the name of the object: bucket, container or server.
     pub base: String,
@@ -50,8 +50,8 @@ pub(crate) struct Target {
     pub location: String,
 }
 
-impl Target {
-    /// Parses a URL. Names in buckets are used as they are, without percent-decoding, as other programs do.
+impl RemoteUrl {
+    /// Parses a URL. Names in buckets are used without percent-decoding, as by other programs.
     ///
     /// # Errors
     /// `Unsupported` for other schemes, `InvalidRequest` for malformed URLs.
@@ -67,7 +67,7 @@ impl Target {
         }
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.is_empty() {
-            return Err(Error::invalid(format!("{url:?} names no bucket")));
+            return Err(Error::invalid(format!("{url:?} has no bucket")));
         }
         let root = Path::parse(key.trim_matches('/'))
             .map_err(|e| Error::invalid(format!("{url:?} is not the name of an object: {e}")))?;
@@ -108,17 +108,17 @@ mod tests {
 
     #[test]
     fn buckets_and_names_are_taken_as_they_are() {
-        let target = Target::parse("s3://bucket/a b/c%20#?.tet").unwrap();
+        let target = RemoteUrl::parse("s3://bucket/a b/c%20#?.tet").unwrap();
         assert_eq!((target.service, target.bucket.as_str()), (Service::S3, "bucket"));
         assert_eq!(target.root, "a b/c%20#?.tet");
-        let target = Target::parse("gs://b/array/").unwrap();
+        let target = RemoteUrl::parse("gs://b/array/").unwrap();
         assert_eq!((target.root.as_str(), target.location.as_str()), ("array", "gs://b/array"));
-        assert_eq!(Target::parse("az://container").unwrap().root, "");
+        assert_eq!(RemoteUrl::parse("az://container").unwrap().root, "");
     }
 
     #[test]
     fn web_urls_are_decoded_and_show_no_password() {
-        let target = Target::parse("https://user:secret@host:81/a%20b/c.tet").unwrap();
+        let target = RemoteUrl::parse("https://user:secret@host:81/a%20b/c.tet").unwrap();
         assert_eq!(
             (target.root.as_str(), target.location.as_str()),
             ("a b/c.tet", "https://user@host:81/a%20b/c.tet")
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn other_urls_are_errors() {
-        let kind = |url: &str| Target::parse(url).unwrap_err();
+        let kind = |url: &str| RemoteUrl::parse(url).unwrap_err();
         assert!(matches!(kind("ftp://host/x").kind(), ErrorKind::Unsupported { .. }));
         assert!(matches!(kind("https://host/x?y=1").kind(), ErrorKind::Unsupported { .. }));
         for url in ["s3:///x", "s3://b/a/../c", "http://"] {
