@@ -114,7 +114,7 @@ impl ArraySource for ArrowColumn {
             let size = self.schema.fields[0].cell_size().unwrap_or(1) as u64;
             // A bit becomes a byte.
             self.limits.check_decoded(batch.rows.saturating_mul(size), stored.saturating_mul(8))?;
-            // A bitmap that is not stored has the place of what is.
+            // An unstored bitmap takes the offset of the next stored buffer.
             let first = ranges.iter().find(|range| !range.is_empty()).map_or(0, |range| range.start);
             ranges.iter_mut().filter(|range| range.is_empty()).for_each(|range| *range = first..first);
             let parts = request.columns.iter();

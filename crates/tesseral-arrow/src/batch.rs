@@ -56,7 +56,7 @@ pub(crate) struct MessageAt {
 }
 
 impl StoredBatch {
-    /// Describes a verified batch of `nodes` arrays and `buffers` buffers, beside those of `views` arrays of views.
+    /// Describes a verified batch of `nodes` arrays and `buffers` buffers, in addition to those of `views` arrays of views.
     pub(crate) fn new(
         own: &ipc::RecordBatch<'_>,
         at: MessageAt,
@@ -116,7 +116,7 @@ impl StoredBatch {
         self.node(place.node).is_some_and(|node| node.nulls == Some(0))
     }
 
-    /// Checks what the metadata of a column claim: lengths of its arrays, and that values in cells are not null.
+    /// Checks the metadata of a column: the lengths of its arrays, and that values in cells are not null.
     pub(crate) fn check(&self, column: &SchemaColumn) -> std::result::Result<(), &'static str> {
         let of_rows = |place: &Place| self.node(place.node).is_some_and(|node| node.len == self.rows);
         if !column.groups.iter().chain([&column.place]).all(of_rows) {

@@ -89,7 +89,7 @@ impl BatchColumn<'_> {
         Error::corrupt("record batch", self.object, self.offset, detail)
     }
 
-    /// A buffer as it is without compression.
+    /// A buffer without compression.
     fn unpacked<'b>(
         &self,
         part: &'b [u8],

@@ -88,7 +88,7 @@ pub(crate) fn integer(bits: i32, signed: bool) -> Option<DType> {
 
 impl ArrowKind {
     /// Numbers of a dtype.
-    fn one(dtype: DType) -> Self {
+    fn scalar(dtype: DType) -> Self {
         let layout =
             if dtype == DType::Bool { Layout::Bits } else { Layout::Plain(dtype.size().unwrap_or(1)) };
         Self { dtype, cell: CellLen::One, layout, form: Form::Same, child: false }
@@ -99,25 +99,25 @@ impl ArrowKind {
     }
 
     /// The type of a column that is no dictionary, list or group; `None` if it is not supported.
-    pub(crate) fn of(field: &ipc::Field<'_>) -> Option<Self> {
+    pub(crate) fn from_field(field: &ipc::Field<'_>) -> Option<Self> {
         let offsets = |dtype, wide| Some(Self::var(dtype, Layout::Offsets { wide, size: 1 }));
         let widened =
-            |dtype| Some(Self { layout: Layout::Plain(4), form: Form::Widened, ..Self::one(dtype) });
+            |dtype| Some(Self { layout: Layout::Plain(4), form: Form::Widened, ..Self::scalar(dtype) });
         match field.type_type() {
-            ipc::Type::Bool => Some(Self::one(DType::Bool)),
+            ipc::Type::Bool => Some(Self::scalar(DType::Bool)),
             ipc::Type::Int => {
                 let own = field.type_as_int()?;
-                integer(own.bitWidth(), own.is_signed()).map(Self::one)
+                integer(own.bitWidth(), own.is_signed()).map(Self::scalar)
             }
             ipc::Type::FloatingPoint => match field.type_as_floating_point()?.precision() {
-                ipc::Precision::HALF => Some(Self::one(DType::Float16)),
-                ipc::Precision::SINGLE => Some(Self::one(DType::Float32)),
-                ipc::Precision::DOUBLE => Some(Self::one(DType::Float64)),
+                ipc::Precision::HALF => Some(Self::scalar(DType::Float16)),
+                ipc::Precision::SINGLE => Some(Self::scalar(DType::Float32)),
+                ipc::Precision::DOUBLE => Some(Self::scalar(DType::Float64)),
                 _ => None,
             },
             ipc::Type::Date => match field.type_as_date()?.unit() {
                 ipc::DateUnit::DAY => widened(DType::DateTime(TimeUnit::Day)),
-                ipc::DateUnit::MILLISECOND => Some(Self::one(DType::DateTime(TimeUnit::Millisecond))),
+                ipc::DateUnit::MILLISECOND => Some(Self::scalar(DType::DateTime(TimeUnit::Millisecond))),
                 _ => None,
             },
             ipc::Type::Time => {
@@ -127,16 +127,16 @@ impl ArrowKind {
                         widened(DType::TimeDelta(unit))
                     }
                     (64, unit @ (TimeUnit::Microsecond | TimeUnit::Nanosecond)) => {
-                        Some(Self::one(DType::TimeDelta(unit)))
+                        Some(Self::scalar(DType::TimeDelta(unit)))
                     }
                     _ => None,
                 }
             }
             ipc::Type::Timestamp => {
-                unit(field.type_as_timestamp()?.unit()).map(DType::DateTime).map(Self::one)
+                unit(field.type_as_timestamp()?.unit()).map(DType::DateTime).map(Self::scalar)
             }
             ipc::Type::Duration => {
-                unit(field.type_as_duration()?.unit()).map(DType::TimeDelta).map(Self::one)
+                unit(field.type_as_duration()?.unit()).map(DType::TimeDelta).map(Self::scalar)
             }
             ipc::Type::Utf8 => offsets(DType::Utf8, false),
             ipc::Type::LargeUtf8 => offsets(DType::Utf8, true),
@@ -150,7 +150,7 @@ impl ArrowKind {
                 Some(Self {
                     cell: CellLen::Fixed(len),
                     layout: Layout::Plain(len as usize),
-                    ..Self::one(DType::Bytes)
+                    ..Self::scalar(DType::Bytes)
                 })
             }
             _ => None,
@@ -219,9 +219,9 @@ impl ArrowKind {
             DType::DateTime(unit) | DType::TimeDelta(unit) => {
                 stored_unit(unit)?;
                 let form = seconds(unit).map_or(Form::Same, Form::Seconds);
-                Some(Self { form, ..Self::one(dtype) })
+                Some(Self { form, ..Self::scalar(dtype) })
             }
-            _ => Some(Self::one(dtype)),
+            _ => Some(Self::scalar(dtype)),
         };
         match cell {
             CellLen::Var if text => Some(Self::var(dtype, Layout::Offsets { wide: false, size: 1 })),

@@ -73,7 +73,7 @@ fn metadata<'a>(pairs: impl Iterator<Item = ipc::KeyValue<'a>>) -> (Attributes, 
     for pair in pairs {
         match (pair.key(), pair.value()) {
             (Some(TABLE_KEY), Some(own)) => document = Some(own),
-            // What pandas and Arrow themselves keep here says nothing about the data.
+            // Keys of pandas and of Arrow itself do not describe the data.
             (Some(name), _) if name == "pandas" || name.starts_with("ARROW:") => {}
             (Some(name), Some(own)) => {
                 attributes.insert(name.to_owned(), Value::from(own));
@@ -125,7 +125,7 @@ impl ArrowColumns {
                 None => Some(DType::Int32),
             };
             let index = index.and_then(|dtype| ArrowKind::stored(dtype, tesseral_core::CellLen::One));
-            match (ArrowKind::of(field), index) {
+            match (ArrowKind::from_field(field), index) {
                 (Some(kind), Some(index)) => {
                     let indexed = Some(Indexed { id: dictionary.id(), index });
                     self.push(field, name, kind, indexed, place, groups);
@@ -163,7 +163,7 @@ impl ArrowColumns {
         }
         let several = |count| match &children[..] {
             [child] if child.dictionary().is_none() && child.children().is_none_or(|own| own.is_empty()) => {
-                ArrowKind::of(child)?.several(count)
+                ArrowKind::from_field(child)?.several(count)
             }
             _ => None,
         };
@@ -174,7 +174,7 @@ impl ArrowColumns {
             }
             ipc::Type::List => several(Err(false)),
             ipc::Type::LargeList => several(Err(true)),
-            _ if children.is_empty() => ArrowKind::of(field),
+            _ if children.is_empty() => ArrowKind::from_field(field),
             _ => None,
         };
         match kind {

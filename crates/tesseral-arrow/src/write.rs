@@ -33,7 +33,7 @@ use crate::table::{CONTINUATION, HEAD, MAGIC, PREFIX};
 const ALIGNMENT: u64 = 64;
 /// Bytes that are copied at a time.
 const BLOCK: usize = 4 << 20;
-/// Codecs that can be asked for.
+/// Supported codecs.
 const CODECS: &[&str] = &["raw", "zstd", "lz4"];
 /// The length of a buffer that is not compressed, where others are.
 const STORED: [u8; 8] = (-1_i64).to_le_bytes();
@@ -209,7 +209,7 @@ impl ArrowColumnWrite {
         Ok(out)
     }
 
-    /// A buffer as it is stored.
+    /// A stored buffer.
     fn packed<'a>(&self, raw: Cow<'a, [u8]>, scratch: &mut Scratch) -> Result<Cow<'a, [u8]>> {
         let Some((codec, level)) = self.codec.filter(|_| !raw.is_empty()) else { return Ok(raw) };
         let mut out = (raw.len() as u64).to_le_bytes().to_vec();

@@ -64,7 +64,7 @@ pub fn encode(src: &[u8], out: &mut Vec<u8>) -> Result<()> {
 /// `Codec` when the frame is damaged or holds a different number of bytes.
 pub fn decode_frame_into(frame: &[u8], dst: &mut [u8]) -> Result<()> {
     let fault = |e: std::io::Error| Error::codec("lz4", e);
-    // The decoder takes the end of its input for the end of a frame: a mark of our own shows whether the frame has one.
+    // The decoder treats the end of its input as the end of a frame; the appended mark shows whether the frame is complete.
     let mut decoder = FrameDecoder::new(frame.chain(&END_MARK[..]));
     decoder.read_exact(dst).map_err(fault)?;
     match decoder.read(&mut [0]).map_err(fault)? {

@@ -19,7 +19,7 @@ pub enum LzmaContainer {
     Alone,
     /// Either, recognized by its first bytes.
     Auto,
-    /// None: LZMA2 with what a container would declare.
+    /// No container: LZMA2 with the properties that a container would declare.
     Raw {
         /// Bytes of the dictionary.
         dictionary: u32,

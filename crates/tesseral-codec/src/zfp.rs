@@ -119,7 +119,7 @@ pub fn decode_range(src: &[u8], mode: Mode, total: u64, first: u64, dst: &mut [u
     }
     let (mut skip, mut src) = (0, src);
     if mode.seeks() {
-        // Blocks begin at a word boundary at regular intervals; from there the remainder is a stream of its own.
+        // Blocks begin at a word boundary at regular intervals; from there the remainder is a separate stream.
         let bits = u64::from(mode.config()?.max_bits());
         let step = 64 >> bits.trailing_zeros().min(6);
         let blocks = first / BLOCK / step * step;

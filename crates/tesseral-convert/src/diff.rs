@@ -31,7 +31,7 @@ pub struct DiffOptions {
     /// Do not compare cells.
     pub metadata_only: bool,
     /// Compare cells as they are stored: nulls, unwritten cells and declared missing values differ from one another. Otherwise missing
-    /// cells are equal, in whatever way they are missing.
+    /// cells are equal, regardless of why they are missing.
     pub stored: bool,
     /// Threads, memory, cancellation and progress.
     pub execution: Options,
@@ -334,7 +334,7 @@ fn values(a: &Variable, b: &Variable, options: &DiffOptions) -> Result<ValueDiff
     let (fields, selection) = ([&a.array, &b.array].map(compared), a.array.all()?);
     let field = &fields[0];
     let shape = selection.shape();
-    // Of each cell its bytes, and whether it is missing.
+    // The bytes and the validity of a cell.
     let cell = field.cell_size().map_or(32, |n| n as u64) + 1;
     let memory = options.execution.memory.unwrap_or_else(default_memory);
     let chunk = a.array.schema().chunk_shape.clone().unwrap_or_else(|| shape.clone());
@@ -370,10 +370,10 @@ fn values(a: &Variable, b: &Variable, options: &DiffOptions) -> Result<ValueDiff
             }
         }
         let [left, right] = &pair;
-        let mut one =
+        let mut block =
             Comparison { max_abs: comparison.max_abs, max_rel: comparison.max_rel, ..Comparison::default() };
-        compare_columns(field, left, right, &tolerance, &mut one);
-        if let (None, Some(cell)) = (&first, one.first) {
+        compare_columns(field, left, right, &tolerance, &mut block);
+        if let (None, Some(cell)) = (&first, block.first) {
             let i = usize::try_from(cell).unwrap_or(usize::MAX);
             let shown = |column: &Cells| column.is_valid(i).then(|| text(field, column.get(i)));
             first = Some(FirstDifference {
@@ -384,8 +384,8 @@ fn values(a: &Variable, b: &Variable, options: &DiffOptions) -> Result<ValueDiff
                 only: None,
             });
         }
-        comparison.count += one.count;
-        (comparison.max_abs, comparison.max_rel) = (one.max_abs, one.max_rel);
+        comparison.count += block.count;
+        (comparison.max_abs, comparison.max_rel) = (block.max_abs, block.max_rel);
         if let Some(watch) = &options.execution.progress {
             watch(tesseral_engine::Progress { done: number + 1, total: blocks.total() });
         }
@@ -411,7 +411,7 @@ fn compared(array: &Array) -> Field {
 fn load(array: &Array, part: &Selection, column: &mut Cells, options: &Options) -> Result<()> {
     let count = part.cells().and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
     if !array.selected_field().nullable {
-        // Marks of the part before.
+        // Discard the validity of the previous block.
         *column = std::mem::take(column).without_validity();
     }
     column.reset(count)?;

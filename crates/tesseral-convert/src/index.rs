@@ -318,7 +318,7 @@ fn check_supported(schema: &ArraySchema, path: &Path) -> Result<()> {
     Err(Error::unsupported(format!("{what} of {} in an index", path.display())))
 }
 
-/// How an array of another source differs from the first, apart from its extent along the joined dimension.
+/// How an array of another source differs from the first, except in its extent along the joined dimension.
 fn differs(known: &IndexedArray, other: &ArraySchema) -> Option<String> {
     let (ours, theirs) = (&known.schema.fields[0], &other.fields[0]);
     if (ours.dtype, ours.cell) != (theirs.dtype, theirs.cell) {

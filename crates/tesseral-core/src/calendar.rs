@@ -1,4 +1,4 @@
-//! Time as CF has it: numbers of a unit since a date, in one of several calendars.
+//! CF times: numbers of a unit since a date, in one of several calendars.
 //!
 //! [`TimeUnits`] turns such numbers into [`CivilTime`] for display and comparison, and texts such as `2005-02` into the range of numbers
 //! that they name. Numbers stay what is stored. Times are exact to the microsecond, as in cftime.

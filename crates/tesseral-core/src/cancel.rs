@@ -13,18 +13,18 @@ use crate::{Error, Result};
 /// Work that computes checks the flag from time to time. Work that waits, such as for the answer of a server, is
 /// [notified](Self::notify).
 #[derive(Clone, Default)]
-pub struct Cancel(Arc<State>);
+pub struct Cancel(Arc<CancelState>);
 
 #[derive(Default)]
-struct State {
+struct CancelState {
     canceled: AtomicBool,
     deadline: Option<Instant>,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingCalls>,
 }
 
-/// What is called when the flag is set, by number.
+/// Callbacks for when the flag is set, by number.
 #[derive(Default)]
-struct Waiting {
+struct WaitingCalls {
     next: u64,
     calls: BTreeMap<u64, Box<dyn FnOnce() + Send>>,
 }
@@ -42,13 +42,13 @@ impl fmt::Debug for Cancel {
 impl Cancel {
     /// A flag of operations that have to be done at a time.
     pub fn at(deadline: Instant) -> Self {
-        Self(Arc::new(State { deadline: Some(deadline), ..State::default() }))
+        Self(Arc::new(CancelState { deadline: Some(deadline), ..CancelState::default() }))
     }
 
     /// Another flag with the same deadline.
     #[must_use]
     pub fn separate(&self) -> Self {
-        Self(Arc::new(State { deadline: self.0.deadline, ..State::default() }))
+        Self(Arc::new(CancelState { deadline: self.0.deadline, ..CancelState::default() }))
     }
 
     /// Requests cancellation. Every operation with a clone ends with `Cancelled`: one that waits for a server at once, others at
@@ -80,7 +80,7 @@ impl Cancel {
     }
 
     /// Calls a function once when the flag is set, from the thread that sets it, or now if it is set already. Dropping the result
-    /// withdraws the call. A deadline calls nothing: whoever waits knows [how long](Self::remaining).
+    /// withdraws the call. A deadline calls nothing: waiting threads know the [remaining time](Self::remaining).
     pub fn notify(&self, call: impl FnOnce() + Send + 'static) -> CancelCall<'_> {
         let mut waiting = self.waiting();
         let number = waiting.next;
@@ -95,7 +95,7 @@ impl Cancel {
         CancelCall { cancel: self, number }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, WaitingCalls> {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Missing values: which values of a field stand for "no value", and how attributes declare them.
+//! Missing values: which values of a field represent "no value", and how attributes declare them.
 //!
 //! A cell is missing when its stored validity is 0, when it was never written, or when it equals one of
 //! [`Field::missing_values`]. A storage fill ([`Field::fill`]) is what unwritten cells hold; it declares nothing about cells

@@ -125,7 +125,7 @@ fn write_year(out: &mut dyn fmt::Write, year: i128) -> fmt::Result {
     if year < 0 { write!(out, "-{:04}", -year) } else { write!(out, "{year:04}") }
 }
 
-/// Divides a date with a time of day into what is in front of its time zone, and the seconds that the zone is ahead of UTC. Zones are
+/// Divides a date with a time of day into the text before its time zone, and the seconds that the zone is ahead of UTC. Zones are
 /// `Z`, `UTC`, `GMT` and offsets such as `+01:00`, `-0530`, `+2`; dates without a time of day have none. `None` for other offsets.
 pub fn split_zone(text: &str) -> Option<(&str, i64)> {
     let Some(clock_at) = text.find(['T', ' ', ':']) else {

@@ -17,7 +17,7 @@ pub(crate) enum CsvKind {
 /// Integers up to here are exact floats.
 const EXACT: u64 = 1 << 53;
 
-/// What is known of the values of a column.
+/// Types that fit all values of a column so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Inference {
     int: bool,
@@ -121,7 +121,7 @@ enum Plain {
     Decimal,
 }
 
-/// Recognizes digits with at most one point, after an optional sign. Codes that begin with 0 are left out.
+/// Recognizes digits with at most one point, after an optional sign. Codes that begin with 0 are excluded.
 fn plain(value: &[u8]) -> Option<Plain> {
     const INT_DIGITS: usize = 18;
     const DIGITS: usize = 300;

@@ -47,7 +47,7 @@ pub struct ReadCost {
 /// A read is a selection; a position or window in it represents any such position or window.
 ///
 /// # Errors
-/// `InvalidRequest` without a read, or for arrays that lie on no grid; what parsing the selections meets.
+/// `InvalidRequest` without a read, or for arrays without a grid; errors of parsing the selections.
 pub fn advise(array: &Array, reads: &[String], shown: usize) -> Result<Vec<ChunkAdvice>> {
     if reads.is_empty() {
         return Err(Error::invalid("at least one access pattern is required, such as `time=0 lat=:`"));

@@ -1,6 +1,6 @@
 //! Opening and reading for asynchronous programs.
 //!
-//! Each operation runs on a thread of its own, by the same plan, scheduler and decoders as the synchronous one. The futures and
+//! Each operation runs on a separate thread, with the same plan, scheduler and decoders as the synchronous one. The futures and
 //! streams here only hand its results over, so that any runtime can poll them. A stream is at most two results ahead of its
 //! consumer; dropping it ends the operation, and requests of it that are under way.
 
@@ -24,7 +24,7 @@ const AHEAD: usize = 2;
 #[derive(Debug)]
 pub struct AsyncResults<T> {
     handover: Arc<Handover<T>>,
-    /// Ends what the operation is doing when no more results are wanted.
+    /// Ends the operation when the receiver is dropped.
     cancel: Cancel,
 }
 
@@ -55,7 +55,7 @@ impl<T> Handover<T> {
 struct Producer<T>(Arc<Handover<T>>);
 
 impl<T> Producer<T> {
-    /// Hands a result over, when there is room. Returns whether more are wanted.
+    /// Sends a result when there is room. Returns whether the receiver still exists.
     fn put(&self, result: Result<T>) -> bool {
         let mut state = self.0.lock();
         while state.ready.len() >= AHEAD && !state.dropped {
@@ -131,7 +131,7 @@ impl<T> Future for AsyncResult<T> {
     }
 }
 
-/// Runs an operation on a thread of its own. It hands over results until it ends or no more are wanted; its own flag is set then, and
+/// Runs an operation on a separate thread. It sends results until it ends or the receiver is dropped; its own flag is set then, and
 /// with that of the caller.
 fn run<T: Send + 'static>(
     caller: &Cancel,
@@ -157,7 +157,7 @@ fn run<T: Send + 'static>(
     AsyncResults { handover, cancel }
 }
 
-/// Runs an operation with one result on a thread of its own.
+/// Runs an operation with one result on a separate thread.
 fn run_one<T: Send + 'static>(
     caller: &Cancel,
     operation: impl FnOnce(&Cancel) -> Result<T> + Send + 'static,

@@ -104,7 +104,7 @@ impl Open {
         self
     }
 
-    /// Sets cancellation of opening, and of every operation that has no flag of its own.
+    /// Sets cancellation of opening, and of every operation without its own flag.
     #[must_use]
     pub fn cancel(mut self, cancel: Cancel) -> Self {
         self.options.cancel = cancel.clone();
@@ -238,7 +238,7 @@ pub struct Container {
     reopen: Option<ReopenContainer>,
     /// Cached index coordinates.
     labels: Arc<LabelCache>,
-    /// Roles of arrays in the attributes of others, by the first of the arrays that can name each other, once they were asked for.
+    /// Roles of arrays by attributes of other arrays, computed on first use; the key is the first of the arrays that can refer to each other.
     roles: Arc<Mutex<HashMap<usize, Arc<Roles>>>>,
     /// Packed fields are read as physical values.
     physical: bool,

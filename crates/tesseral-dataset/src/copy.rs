@@ -85,7 +85,7 @@ pub fn copy_dataset(
         fs::create_dir_all(&path).map_err(|e| Error::io("create", path.display().to_string(), e))?;
     }
     from.guarded(|| copy_objects(open, &*from, &staged, &entries))?;
-    // A new store: the first one answers from what it holds.
+    // A new store, because the first one has cached the listing.
     check_unchanged(&*open.store(source)?, &entries)?;
     let verified = if open.format_options().digests {
         Some(verify(open, from.location(), format, &staged)?)

@@ -59,13 +59,13 @@ impl Create {
     }
 }
 
-fn odd(what: &str, value: &Json) -> Error {
+fn unexpected(what: &str, value: &Json) -> Error {
     Error::invalid(format!("invalid {what}: {value}"))
 }
 
 /// Returns the object of a document after checking its keys.
 fn object<'a>(what: &str, value: &'a Json, known: &[&str]) -> Result<&'a Map<String, Json>> {
-    let map = value.as_object().ok_or_else(|| odd(what, value))?;
+    let map = value.as_object().ok_or_else(|| unexpected(what, value))?;
     match map.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => {
             let hint = format!("available: {}", known.join(", "));
@@ -83,7 +83,7 @@ fn get<'a, T>(
 ) -> Result<Option<T>> {
     match map.get(key) {
         None | Some(Json::Null) => Ok(None),
-        Some(value) => read(value).map(Some).ok_or_else(|| odd(key, value)),
+        Some(value) => read(value).map(Some).ok_or_else(|| unexpected(key, value)),
     }
 }
 
@@ -180,7 +180,8 @@ fn declared_array(name: &str, document: &Json, format: &dyn Format) -> Result<(A
 fn label(dim: &Dimension, value: &Json) -> Result<Value> {
     let map = object("a label", value, &["name", "dtype", "order"])?;
     let text = |key: &str| get(map, key, Json::as_str);
-    let required = |key: &str| text(key)?.ok_or_else(|| odd(&format!("{key} of a label"), &Json::Null));
+    let required =
+        |key: &str| text(key)?.ok_or_else(|| unexpected(&format!("{key} of a label"), &Json::Null));
     let words = [&dim.name, required("name")?, required("dtype")?, text("order")?.unwrap_or("increasing")];
     Ok(Value::List(words.map(Value::from).to_vec()))
 }
@@ -204,13 +205,13 @@ fn scalar(dtype: DType, value: &Json) -> Result<Scalar> {
 }
 
 fn dtype(value: &Json) -> Result<(DType, CellLen)> {
-    let text = value["dtype"].as_str().ok_or_else(|| odd("dtype", &value["dtype"]))?;
+    let text = value["dtype"].as_str().ok_or_else(|| unexpected("dtype", &value["dtype"]))?;
     let cell = match &value["cell"] {
         Json::String(word) if word == "var" => CellLen::Var,
         Json::Number(n) => match n.as_u64().and_then(|n| u32::try_from(n).ok()) {
             Some(1) => CellLen::One,
             Some(n) => CellLen::Fixed(n),
-            None => return Err(odd("number of values per cell", &value["cell"])),
+            None => return Err(unexpected("number of values per cell", &value["cell"])),
         },
         _ => match text {
             "string_ascii" | "string_utf8" | "bytes" => CellLen::Var,
@@ -236,7 +237,7 @@ fn dimension(value: &Json) -> Result<(Dimension, Option<u64>)> {
         // A tile extent of dates is a number of units, not a date.
         Json::Number(n) if n.is_u64() && dim.extent.is_some() => tile = n.as_u64(),
         Json::String(text) if dim.extent.is_some() => {
-            tile = Some(text.parse().map_err(|_| odd("tile", &value["tile"]))?);
+            tile = Some(text.parse().map_err(|_| unexpected("tile", &value["tile"]))?);
         }
         other => dim.tile = Some(scalar(dtype, other)?),
     }
@@ -255,11 +256,11 @@ fn dimension(value: &Json) -> Result<(Dimension, Option<u64>)> {
 /// Sets the domain of a dimension from `[LOW, HIGH]`.
 fn in_use(dim: &mut Dimension, range: &Json) -> Result<()> {
     let [low, high] = range.as_array().map_or(&[][..], Vec::as_slice) else {
-        return Err(odd("range of coordinates", range));
+        return Err(unexpected("range of coordinates", range));
     };
     let (low, high) = (scalar(dim.dtype, low)?, scalar(dim.dtype, high)?);
     if low.compare(&high).is_none_or(Ordering::is_gt) {
-        return Err(odd("range of coordinates", range));
+        return Err(unexpected("range of coordinates", range));
     }
     dim.extent = match (low.as_i128(), high.as_i128()) {
         (Some(a), Some(b)) => u64::try_from(b - a + 1).ok(),
@@ -286,15 +287,15 @@ fn codec(value: &Json) -> Result<CodecSpec> {
                     Json::Number(n) => match (n.as_i64(), n.as_f64()) {
                         (Some(n), _) => Value::Int(n),
                         (_, Some(v)) => Value::Float(v),
-                        _ => return Err(odd("option of a codec", option)),
+                        _ => return Err(unexpected("option of a codec", option)),
                     },
-                    other => return Err(odd("option of a codec", other)),
+                    other => return Err(unexpected("option of a codec", other)),
                 };
                 spec.options.insert(name.clone(), option);
             }
             Ok(spec)
         }
-        other => Err(odd("codec", other)),
+        other => Err(unexpected("codec", other)),
     }
 }
 
@@ -306,7 +307,7 @@ pub fn declared_field(value: &Json) -> Result<(Field, Vec<CodecSpec>)> {
     let known = ["name", "dtype", "cell", "nullable", "fill", "codecs", "enumeration"];
     let map = object("a field", value, &known)?;
     let (dtype, cell) = dtype(value)?;
-    let name = get(map, "name", Json::as_str)?.ok_or_else(|| odd("name of a field", &Json::Null))?;
+    let name = get(map, "name", Json::as_str)?.ok_or_else(|| unexpected("name of a field", &Json::Null))?;
     let mut field = Field::new(name, dtype);
     field.cell = cell;
     field.nullable = get(map, "nullable", Json::as_bool)?.unwrap_or(false);

@@ -29,7 +29,7 @@ pub(crate) fn parse(schema: &ArraySchema, text: &str) -> Result<Condition> {
     let mut parser = Parser { schema, text, tokens: tokens(text)?, at: 0 };
     let tree = parser.either(0)?;
     if let Some((at, token)) = parser.peek() {
-        return Err(parser.odd(at, &format!("unexpected {token:?} after the condition")));
+        return Err(parser.unexpected(at, &format!("unexpected {token:?} after the condition")));
     }
     resolve(schema, &tree)
 }
@@ -164,7 +164,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn odd(&self, at: usize, detail: &str) -> Error {
+    fn unexpected(&self, at: usize, detail: &str) -> Error {
         Error::invalid(format!("condition {:?}, at {at}: {detail}", self.text)).in_array(&self.schema.name)
     }
 
@@ -188,8 +188,8 @@ impl Parser<'_> {
     fn expect(&mut self, token: &Token, what: &str) -> Result<()> {
         match self.next() {
             Some((_, found)) if found == *token => Ok(()),
-            Some((at, _)) => Err(self.odd(at, &format!("missing {what}"))),
-            None => Err(self.odd(self.text.len(), &format!("missing {what}"))),
+            Some((at, _)) => Err(self.unexpected(at, &format!("missing {what}"))),
+            None => Err(self.unexpected(self.text.len(), &format!("missing {what}"))),
         }
     }
 
@@ -223,7 +223,7 @@ impl Parser<'_> {
                 Ok(inner)
             }
             Some((at, token)) => self.test(at, token),
-            None => Err(self.odd(self.text.len(), "unexpected end of expression")),
+            None => Err(self.unexpected(self.text.len(), "unexpected end of expression")),
         }
     }
 
@@ -234,22 +234,22 @@ impl Parser<'_> {
                 // `5 < a` means `a > 5`.
                 let value = self.value(at, first)?;
                 let Some((_, Token::Op(op))) = self.next() else {
-                    return Err(self.odd(at, "missing comparison after a value"));
+                    return Err(self.unexpected(at, "missing comparison after a value"));
                 };
                 return match self.next() {
                     Some((_, Token::Name(name) | Token::Word(name))) => {
                         Ok(ConditionTree::Compare(name, turned(op), value))
                     }
-                    _ => Err(self.odd(at, "expected a name after the comparison")),
+                    _ => Err(self.unexpected(at, "expected a name after the comparison")),
                 };
             }
-            other => return Err(self.odd(at, &format!("unexpected {other:?}"))),
+            other => return Err(self.unexpected(at, &format!("unexpected {other:?}"))),
         };
         if self.word("is") {
             let negated = self.word("not");
             let kinds = [("null", CellTest::Null), ("nan", CellTest::Nan), ("finite", CellTest::Finite)];
             let Some((_, kind)) = kinds.into_iter().find(|(word, _)| self.word(word)) else {
-                return Err(self.odd(at, "expected `null`, `nan` or `finite` after `is`"));
+                return Err(self.unexpected(at, "expected `null`, `nan` or `finite` after `is`"));
             };
             let test = ConditionTree::Is(name, kind);
             return Ok(if negated { ConditionTree::Not(Box::new(test)) } else { test });
@@ -263,21 +263,21 @@ impl Parser<'_> {
                     Some((_, Token::Close)) => break,
                     Some((_, Token::Comma)) => {}
                     Some((at, token)) => values.push(self.value(at, token)?),
-                    None => return Err(self.odd(self.text.len(), "missing `)`")),
+                    None => return Err(self.unexpected(self.text.len(), "missing `)`")),
                 }
             }
             let member = ConditionTree::In(name, values);
             return Ok(if negated { ConditionTree::Not(Box::new(member)) } else { member });
         }
         if negated {
-            return Err(self.odd(at, "expected `in` after `not`"));
+            return Err(self.unexpected(at, "expected `in` after `not`"));
         }
         match self.next() {
             Some((_, Token::Op(op))) => match self.next() {
                 Some((at, token)) => Ok(ConditionTree::Compare(name, op, self.value(at, token)?)),
-                None => Err(self.odd(self.text.len(), "missing value")),
+                None => Err(self.unexpected(self.text.len(), "missing value")),
             },
-            _ => Err(self.odd(at, &format!("missing comparison after {name:?}"))),
+            _ => Err(self.unexpected(at, &format!("missing comparison after {name:?}"))),
         }
     }
 
@@ -294,7 +294,7 @@ impl Parser<'_> {
                     other => other.to_owned(),
                 }))
             }
-            _ => Err(self.odd(at, "expected a number or a quoted text")),
+            _ => Err(self.unexpected(at, "expected a number or a quoted text")),
         }
     }
 }
@@ -482,7 +482,7 @@ mod tests {
         schema.fields = vec![
             Field { nullable: true, ..Field::new("a", DType::Int32) },
             Field::new("t", DType::Float32),
-            Field::new("odd name", DType::Utf8),
+            Field::new("two words", DType::Utf8),
             Field { enumeration: Some(level), ..Field::new("level", DType::UInt8) },
         ];
         schema.dims[0].name = "d".into();
@@ -525,8 +525,8 @@ mod tests {
         assert_eq!(parse("t is nan"), not(less("t", Op::Ge, Scalar::from_element(f32::NEG_INFINITY))));
         assert_eq!(parse("a is finite"), Condition::And(vec![Condition::always("a"); 2]));
         assert_eq!(
-            parse(r#"`odd name` in ("x", 'y\'')"#),
-            Condition::In { name: "odd name".into(), values: ["x", "y'"].map(Scalar::from_text).to_vec() }
+            parse(r#"`two words` in ("x", 'y\'')"#),
+            Condition::In { name: "two words".into(), values: ["x", "y'"].map(Scalar::from_text).to_vec() }
         );
         assert_eq!(parse(r#"level >= "mid""#), less("level", Op::Ge, Scalar::from_element(1_u8)));
         assert_eq!(parse(r#"level == "none""#), Condition::never("level"));

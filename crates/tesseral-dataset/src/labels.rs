@@ -48,7 +48,7 @@ pub(crate) struct PendingLabels {
 }
 
 impl PendingLabels {
-    /// The coordinates of the dimensions of an array that have no labels of their own.
+    /// The coordinates of the dimensions of an array without labels.
     pub(crate) fn new(container: &Container, index: usize, array: &Array) -> Option<Self> {
         let schema = array.schema();
         if schema.sparse {
@@ -71,7 +71,7 @@ impl PendingLabels {
     /// Reads the labels of some dimensions; returns them, and those that are still pending.
     ///
     /// # Errors
-    /// Errors of reading, unless only small coordinates are wanted: then those that fail stay pending.
+    /// Errors of reading, unless only small coordinates are requested: then those that fail stay pending.
     pub(crate) fn read(
         &self,
         wanted: impl Fn(usize) -> bool,

@@ -18,7 +18,7 @@ const BLOCK: u64 = 32 << 20;
 pub enum Point {
     /// Mean of its finite cells.
     Value(f64),
-    /// Only NaN or infinite cells, apart from missing ones.
+    /// All cells that are not missing are NaN or infinite.
     NotFinite,
     /// Missing cells, and nothing else.
     Null,

@@ -49,7 +49,7 @@ pub fn unfinished(store: &dyn Store) -> Result<Option<Repair>> {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => 0,
         other => other?.len(),
     };
-    // Without a claim, what is there belongs to a writer that ended.
+    // Without a claim, the objects are leftovers of a writer that ended.
     if !claimed && objects > 0 {
         return Ok(None);
     }
@@ -64,7 +64,7 @@ pub fn unfinished(store: &dyn Store) -> Result<Option<Repair>> {
     }))
 }
 
-/// Removes what a writer left that ended before publishing its output.
+/// Removes leftovers of a writer that ended before publishing its output.
 ///
 /// # Errors
 /// `InvalidRequest` if there is nothing of one; `Io`.

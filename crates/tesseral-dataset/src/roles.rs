@@ -1,4 +1,4 @@
-//! Roles of variables by the attributes of others, as the CF conventions have it.
+//! Roles of variables by the attributes of others, as defined by the CF conventions.
 //!
 //! | attribute | names |
 //! |---|---|

@@ -3,7 +3,7 @@
 //! ```text
 //! dim=a:b[:step]   positions from the array's start, half-open; negative ones count from the end
 //! dim=7            one position
-//! dim=a..b         coordinate values, closed at both ends; either side may be left out
+//! dim=a..b         coordinate values, closed at both ends; either side can be omitted
 //! dim=@v           one coordinate value
 //! dim=~v           the nearest coordinate; of two at the same distance, the larger one
 //! ```

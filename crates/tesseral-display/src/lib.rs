@@ -1,4 +1,4 @@
-//! How arrays are shown: values as JSON and text, what is known of an array, and pictures with axes. `tet` and its page use it.
+//! Presentation of arrays: values as JSON and text, descriptions of arrays, and pictures with axes, for `tet` and the page of `tet serve`.
 #![forbid(unsafe_code)]
 
 pub mod document;

@@ -35,7 +35,7 @@ pub enum ColorMap {
     Greys,
 }
 
-/// What a picture shows.
+/// Content of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PictureKind {
     /// Colors over two dimensions.
@@ -70,7 +70,7 @@ pub struct Picture {
     pub low: f64,
     /// The highest value of the scale.
     pub high: f64,
-    /// What is drawn, in words.
+    /// Description of the picture.
     pub title: String,
     /// The coordinates of the dimensions that are not drawn.
     pub subtitle: String,
@@ -257,7 +257,7 @@ impl Picture {
         points.get(row).copied().unwrap_or(Point::Null)
     }
 
-    /// A point of a field as it is drawn, from the top.
+    /// A point of a drawn field, from the top.
     pub fn at(&self, row: usize, column: usize) -> Point {
         let shape = &self.overview.shape;
         let row = if self.axes[0].reversed { shape[0] - 1 - row } else { row };

@@ -7,7 +7,7 @@ use tesseral_core::calendar::{TimeCount, TimeScale};
 
 use crate::json::{float, integer, scalar};
 
-/// What stands for a statistic that is not defined, in text.
+/// Text for a statistic that is not defined.
 pub const NOT_DEFINED: &str = "not defined";
 
 /// An answer; `scale` if the cells are times.
@@ -56,17 +56,17 @@ pub fn summary(scale: Option<&TimeScale>, summarized: &Summarized) -> Map<String
         }
         _ => summary.mean().into(),
     };
-    let of = |statistic: &Statistic, found: Answer| answer(scale, statistic, &found);
+    let number = |statistic: &Statistic, found: Answer| answer(scale, statistic, &found);
     let numbers = [
         ("count", count(summary.count())),
         ("nulls", count(summary.nulls())),
         ("nan", count(summary.nans())),
         ("inf", summary.infinities().map_or(Json::Null, count)),
-        ("min", of(&Statistic::Min, summary.min().into())),
-        ("max", of(&Statistic::Max, summary.max().into())),
-        ("mean", of(&Statistic::Mean, exact)),
-        ("std", of(&Statistic::Std, summary.std().into())),
-        ("sum", of(&Statistic::Sum, summary.sum().into())),
+        ("min", number(&Statistic::Min, summary.min().into())),
+        ("max", number(&Statistic::Max, summary.max().into())),
+        ("mean", number(&Statistic::Mean, exact)),
+        ("std", number(&Statistic::Std, summary.std().into())),
+        ("sum", number(&Statistic::Sum, summary.sum().into())),
     ];
     let mut out: Map<String, Json> =
         numbers.map(|(name, number)| (name.to_owned(), number)).into_iter().collect();

@@ -1,4 +1,4 @@
-//! What is known of an array without reading cells.
+//! Description of an array from metadata, without reading cells.
 
 use tesseral::{
     Array, ChunkInfo, ChunkStats, Column, Cover, ErrorKind, Field, NonEmpty, PlannedChunk, Request, Result,

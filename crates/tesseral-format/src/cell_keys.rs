@@ -45,7 +45,7 @@ fn text<'a>(ends: &[u64], data: &'a [u8], cell: usize) -> &'a [u8] {
     data.get(range).unwrap_or_default()
 }
 
-/// What a sparse write does with several cells at one position.
+/// Treatment of several cells at one position in a sparse write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DuplicatePolicy {
     /// Store all of them.

@@ -9,10 +9,10 @@ use crate::ColumnMut;
 pub struct CellsOut<'a> {
     out: ColumnMut<'a>,
     limits: Limits,
-    /// Size of what is decoded in bytes.
+    /// Size of the decoded data in bytes.
     stored: u64,
-    /// Size of decoded values that are in memory beside the cells.
-    beside: usize,
+    /// Size of decoded values that are in memory in addition to the cells.
+    decoded: usize,
     size: usize,
     at: usize,
 }
@@ -21,30 +21,30 @@ impl<'a> CellsOut<'a> {
     /// A column without cells, of a field of this type, for the cells of `stored` bytes.
     pub fn new(out: ColumnMut<'a>, field: &Field, limits: Limits, stored: u64) -> Self {
         let size = if field.cell == CellLen::Var { 0 } else { field.cell_size().unwrap_or(0) };
-        Self { out, limits, stored, beside: 0, size, at: 0 }
+        Self { out, limits, stored, decoded: 0, size, at: 0 }
     }
 
-    /// The limits of what is decoded.
+    /// The limits of decoded data.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// Checks texts and that many bytes of decoded values beside them against the limits for what is stored.
+    /// Checks texts and that many additional bytes of decoded values against the limits for the stored bytes.
     ///
     /// # Errors
     /// `Limit`.
-    pub fn check_beside(&self, bytes: usize) -> Result<()> {
+    pub fn check_decoded(&self, bytes: usize) -> Result<()> {
         let texts = if let ColumnMut::Var { data, .. } = &self.out { data.len() } else { 0 };
         self.limits.check_decoded(texts.saturating_add(bytes) as u64, self.stored)
     }
 
-    /// Sets the size of the decoded values that are in memory beside the cells.
+    /// Sets the size of decoded values that are in memory in addition to the cells.
     ///
     /// # Errors
     /// `Limit`.
-    pub fn hold(&mut self, bytes: usize) -> Result<()> {
-        self.beside = bytes;
-        self.check_beside(bytes)
+    pub fn set_decoded(&mut self, bytes: usize) -> Result<()> {
+        self.decoded = bytes;
+        self.check_decoded(bytes)
     }
 
     /// Adds a cell, `None` for null. Returns `Ok(None)` if the cell does not fit: of another size, one too many, or null where the
@@ -70,7 +70,7 @@ impl<'a> CellsOut<'a> {
             ColumnMut::Var { offsets, data, validity } => {
                 let bytes = bytes.unwrap_or_default();
                 // A value of a dictionary can be repeated by few bytes.
-                let held = self.beside.saturating_add(data.len()).saturating_add(bytes.len());
+                let held = self.decoded.saturating_add(data.len()).saturating_add(bytes.len());
                 self.limits.check_decoded(held as u64, self.stored)?;
                 alloc::reserve("text cells", data, bytes.len())?;
                 data.extend_from_slice(bytes);
@@ -97,13 +97,13 @@ mod tests {
         let column = ColumnMut::Var { offsets: &mut offsets, data: &mut data, validity: None };
         let field = Field { cell: CellLen::Var, ..Field::new("t", DType::Utf8) };
         let mut out = CellsOut::new(column, &field, Limits::DEFAULT, 1000);
-        out.hold(1 << 20).unwrap();
+        out.set_decoded(1 << 20).unwrap();
         let value = vec![b'x'; 1 << 20];
         let pushed = (0..1000).map(|_| out.push(Some(&value))).take_while(Result::is_ok).count();
         assert_eq!(pushed, 31, "as many as one decoded chunk may have, with the value itself");
         let error = out.push(Some(&value)).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Limit { .. }), "{error}");
-        assert!(out.hold(2 << 20).is_err());
+        assert!(out.set_decoded(2 << 20).is_err());
         assert!(data.len() <= 32 << 20);
     }
 }

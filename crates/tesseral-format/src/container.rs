@@ -64,7 +64,7 @@ pub struct Version {
     pub state: VersionState,
 }
 
-/// A part of a container that stands on its own, such as a message: its arrays refer to nothing in other parts.
+/// An independent part of a container, such as a message: its arrays refer to nothing in other parts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContainerPart {
     /// Indexes of its arrays.
@@ -124,7 +124,7 @@ pub trait ContainerSource: Debug + Send + Sync {
     /// Attributes of the container.
     fn attributes(&self) -> &Attributes;
 
-    /// Number of parts that stand on their own, such as the messages of a file; 1 for a container that is a whole.
+    /// Number of independent parts, such as the messages of a file; 1 for other containers.
     fn parts(&self) -> usize {
         1
     }

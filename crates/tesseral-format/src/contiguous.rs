@@ -1,4 +1,4 @@
-//! Chunks of cells that a file stores contiguously, in row-major order and without chunks of its own.
+//! Chunks of cells that a file stores contiguously in row-major order, without stored chunks.
 
 use tesseral_core::{Coords, Region};
 

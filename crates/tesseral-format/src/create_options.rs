@@ -169,7 +169,7 @@ pub struct CreateOption<T> {
     pub kind: OptionType<T>,
     /// Description of the default.
     pub default: &'static str,
-    /// What the option does.
+    /// Effect of the option.
     pub description: &'static str,
 }
 
@@ -182,7 +182,7 @@ pub struct OptionInfo {
     pub kind: String,
     /// Description of the default.
     pub default: &'static str,
-    /// What the option does.
+    /// Effect of the option.
     pub description: &'static str,
 }
 
@@ -216,7 +216,7 @@ impl<T: Any + Default + Debug + Send + Sync> OptionSet for OptionTable<T> {
         if let Some(name) = given.keys().find(|name| !self.0.iter().any(|option| option.name == **name)) {
             let known: Vec<&str> = self.0.iter().map(|option| option.name).collect();
             let hint = match known[..] {
-                [] => "the format has no creation options of its own".to_owned(),
+                [] => "the format has no specific creation options".to_owned(),
                 _ => format!("available: {}", known.join(", ")),
             };
             return Err(Error::invalid(format!("unknown creation option {name:?}")).hint(hint));

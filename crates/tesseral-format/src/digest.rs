@@ -183,7 +183,7 @@ impl<'a> DigestSpan<'a> {
     }
 }
 
-/// Digests of blocks as they are held.
+/// Digests of blocks in memory.
 #[derive(Clone, Copy)]
 enum BlockDigests<'a> {
     Numbers(&'a [u64]),

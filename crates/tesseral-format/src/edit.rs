@@ -59,7 +59,7 @@ pub struct Consolidated {
     pub made: Vec<String>,
     /// Names of the replaced versions, which vacuum can remove.
     pub replaced: Vec<String>,
-    /// Names of versions that were left apart: together they do not cover a box, and merging them would turn unwritten cells
+    /// Names of versions that were not merged: together they do not cover a box, and merging them would turn unwritten cells
     /// into written ones.
     pub apart: Vec<String>,
 }
@@ -77,7 +77,7 @@ impl Consolidated {
 pub struct Vacuumed {
     /// Names of removed versions, or of those to remove.
     pub removed: Vec<String>,
-    /// Names of versions that were kept although another one claims to replace them, with the reason.
+    /// Names of versions that were kept although another one declares to replace them, with the reason.
     pub kept: Vec<(String, String)>,
     /// Freed size in bytes, or size to free.
     pub bytes: u64,

@@ -142,7 +142,7 @@ pub struct Capabilities {
     pub attributes: bool,
     /// Containers are folders.
     pub folder: bool,
-    /// Every chunk is an object of its own, which takes longer to write than a part of one.
+    /// Every chunk is a separate object, which takes longer to write than a part of one.
     pub chunk_objects: bool,
     /// Containers can be encrypted.
     pub encryption: bool,

@@ -143,7 +143,7 @@ pub trait ArraySource: Debug + Send + Sync {
     }
 
     /// Loads what [`stats`](Self::stats) reads of these chunks and columns, so that each of them needs no request. Called only if
-    /// requests wait for a network, in rounds as [`plan`](Self::plan). What cannot be read is left out: it is unknown then.
+    /// requests wait for a network, in rounds as [`plan`](Self::plan). Statistics that cannot be read are unknown.
     ///
     /// # Errors
     /// `Pending` if `rounds` has to be fetched first.

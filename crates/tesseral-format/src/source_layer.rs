@@ -66,7 +66,7 @@ pub trait SourceLayer: Debug + Send + Sync {
         self.inner().divide(request)
     }
 
-    /// As [`ArraySource::portion`]. A layer without an implementation of its own serves every request itself.
+    /// As [`ArraySource::portion`]. A layer without an implementation serves every request itself.
     fn portion(&self, request: &Request) -> Result<Option<Arc<dyn ArraySource>>> {
         let _ = request;
         Ok(None)

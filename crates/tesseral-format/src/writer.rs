@@ -248,7 +248,7 @@ pub trait Writer: Debug + Send + Sync {
         false
     }
 
-    /// Returns whether these statistics leave out the missing values that a field declares, beside nulls.
+    /// Returns whether these statistics exclude declared missing values in addition to nulls.
     fn excludes_missing(&self, array: usize) -> bool {
         let _ = array;
         false

@@ -14,14 +14,14 @@ use tesseral_format::{
 };
 use tesseral_store::Rounds;
 
-use crate::dataset::CoordinateValues;
+use crate::dataset::HeaderValues;
 use crate::grid::{Axis, Grid};
 
 /// Where the values of a coordinate come from.
 #[derive(Clone, Debug)]
 pub(crate) enum CoordinateOrigin {
     /// Headers of fields.
-    Headers(CoordinateValues),
+    Headers(HeaderValues),
     /// Sums of all reference times and steps in seconds, by time.
     ValidTime(Vec<i64>, Vec<f64>),
     /// A grid.
@@ -49,7 +49,7 @@ impl CoordinateArray {
     ) -> Result<Self> {
         let shape: Coords = dims.iter().map(|(_, extent)| *extent).collect();
         let dtype = match &origin {
-            CoordinateOrigin::Headers(CoordinateValues::Integers(_)) => DType::Int64,
+            CoordinateOrigin::Headers(HeaderValues::Integers(_)) => DType::Int64,
             _ => DType::Float64,
         };
         let chunk = contiguous_chunk_shape(&shape, 8);
@@ -130,11 +130,11 @@ impl ArraySource for CoordinateArray {
         let place = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let beyond = || Error::internal("cells outside a coordinate");
         match &self.origin {
-            CoordinateOrigin::Headers(CoordinateValues::Integers(own)) => {
+            CoordinateOrigin::Headers(HeaderValues::Integers(own)) => {
                 let own = own.get(place(range.start)..place(range.end)).ok_or_else(beyond)?;
                 values.iter_mut().zip(own).for_each(|(out, value)| *out = value.to_ne_bytes());
             }
-            CoordinateOrigin::Headers(CoordinateValues::Floats(own)) => {
+            CoordinateOrigin::Headers(HeaderValues::Floats(own)) => {
                 let own = own.get(place(range.start)..place(range.end)).ok_or_else(beyond)?;
                 values.iter_mut().zip(own).for_each(|(out, value)| *out = value.to_ne_bytes());
             }

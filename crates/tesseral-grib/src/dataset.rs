@@ -50,7 +50,7 @@ impl HeaderKind {
 
 /// Values of a coordinate.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum CoordinateValues {
+pub(crate) enum HeaderValues {
     Integers(Vec<i64>),
     Floats(Vec<f64>),
 }
@@ -68,14 +68,14 @@ impl HeaderCoordinate {
         self.keys.len()
     }
 
-    pub(crate) fn values(&self) -> CoordinateValues {
+    pub(crate) fn values(&self) -> HeaderValues {
         match self.header {
-            HeaderKind::Number | HeaderKind::Time => CoordinateValues::Integers(self.keys.clone()),
+            HeaderKind::Number | HeaderKind::Time => HeaderValues::Integers(self.keys.clone()),
             HeaderKind::Step => {
-                CoordinateValues::Floats(self.keys.iter().map(|step| *step as f64 / 3600.0).collect())
+                HeaderValues::Floats(self.keys.iter().map(|step| *step as f64 / 3600.0).collect())
             }
             HeaderKind::Level => {
-                CoordinateValues::Floats(self.keys.iter().map(|key| HeaderKind::level(*key)).collect())
+                HeaderValues::Floats(self.keys.iter().map(|key| HeaderKind::level(*key)).collect())
             }
         }
     }
@@ -301,7 +301,7 @@ impl SharedCoordinates {
     }
 }
 
-/// What the variables of a group agree in: origin, grid, level type and coordinates.
+/// Common properties of the variables of a group: origin, grid, level type and coordinates.
 type DatasetKey = (GroupKey, usize, String, Vec<(String, Vec<i64>)>);
 
 fn id_of(value: &Value) -> i64 {

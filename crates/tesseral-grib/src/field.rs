@@ -17,7 +17,7 @@ pub(crate) struct GribField {
     /// Number of the grid among the different ones of the file.
     pub grid_number: usize,
     pub packing: FieldPacking,
-    /// Number of values in the data, without those that the bitmap leaves out; `None` if only the bitmap decides.
+    /// Number of stored values, without points that the bitmap excludes; `None` if only the bitmap determines it.
     pub coded: Option<u64>,
     /// Byte range of the bitmap, one bit per point.
     pub bitmap: Option<Range<u64>>,

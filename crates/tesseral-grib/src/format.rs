@@ -13,7 +13,7 @@ use tesseral_store::{Store, StoreExt};
 
 use crate::array::GribArray;
 use crate::coordinate::{CoordinateArray, CoordinateOrigin};
-use crate::dataset::{self, CoordinateValues, GribDataset, GribVariable, HeaderKind};
+use crate::dataset::{self, GribDataset, GribVariable, HeaderKind, HeaderValues};
 use crate::grid::Axis;
 use crate::scan::{GribScan, MAGIC, UnreadField, scan};
 
@@ -43,7 +43,7 @@ struct GribContainer {
 }
 
 impl GribContainer {
-    /// The container of what was found in a file. Damaged messages are left out.
+    /// The container of the readable messages of a file.
     fn new(store: Arc<dyn Store>, scan: GribScan, options: &OpenOptions) -> Result<Self> {
         let object = store.describe("");
         let GribScan { fields, mut unread, messages, between, .. } = scan;
@@ -99,7 +99,7 @@ impl GribContainer {
                 }
             }
         }
-        // Every field can have a grid and coordinates of its own, so that a small file can claim very many arrays.
+        // Every field can have its own grid and coordinates, so that a small file can declare very many arrays.
         let count = (coordinates.len() + variables.len()) as u64;
         self.held = self.held.saturating_add(count.saturating_mul(ARRAY));
         options.limits.check_total("the arrays of a file", self.held, self.store.len("")?)?;
@@ -125,8 +125,8 @@ fn coordinates_of(variable: &GribVariable, full: &dyn Fn(&str) -> String) -> Res
     for own in &variable.coordinates {
         let values = own.values();
         match (own.header, &values) {
-            (HeaderKind::Time, CoordinateValues::Integers(times)) => valid_time.0 = Some(times.clone()),
-            (HeaderKind::Step, CoordinateValues::Floats(steps)) => {
+            (HeaderKind::Time, HeaderValues::Integers(times)) => valid_time.0 = Some(times.clone()),
+            (HeaderKind::Step, HeaderValues::Floats(steps)) => {
                 valid_time.1 = Some(steps.iter().map(|hours| hours * 3600.0).collect::<Vec<f64>>());
             }
             _ => {}

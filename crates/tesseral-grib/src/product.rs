@@ -1,4 +1,4 @@
-//! What a field describes: its parameter, level, time and ensemble member.
+//! The product of a field: parameter, level, time and ensemble member.
 
 use crate::parameter::Parameter;
 

@@ -53,7 +53,7 @@ pub(crate) struct GribScan {
     pub header_bytes: u64,
 }
 
-/// Reads headers of a store, ahead of what is needed.
+/// Reads headers from a store, with read-ahead.
 struct Headers<'a> {
     store: &'a dyn Store,
     resident: Option<Bytes>,
@@ -192,7 +192,7 @@ struct MessageWalk<'a> {
 }
 
 impl MessageWalk<'_> {
-    /// Estimated size of what was found in memory.
+    /// Estimated size of the scan result in memory.
     fn metadata(&self) -> u64 {
         let entries = self.scan.fields.len() + self.scan.unread.len() + self.scan.faults.len();
         (entries as u64).saturating_mul(FIELD)

@@ -216,7 +216,7 @@ impl Hdf5Array {
         Ok(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() })
     }
 
-    /// Limits the work that unwritten chunks cause: a shape can claim any number of them.
+    /// Limits the work that unwritten chunks cause: a shape can declare any number of them.
     fn check_unwritten(&self, touched: u64, rounds: &Arc<Rounds>) -> Result<()> {
         let (written, stored) = match &self.layout {
             StorageLayout::Compact(_) | StorageLayout::Contiguous(Some(_)) => return Ok(()),

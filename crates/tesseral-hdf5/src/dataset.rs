@@ -48,7 +48,7 @@ pub(crate) struct DatasetInfo {
     pub(crate) recipe: Option<Vec<u8>>,
 }
 
-/// What a dataset holds: itself, or the members of its compound datatype by name.
+/// Arrays of a dataset: the dataset itself, or the members of its compound datatype by name.
 pub(crate) type DatasetParts = Vec<(Option<String>, Result<DatasetInfo>)>;
 
 /// The class of compound datatypes.
@@ -58,7 +58,7 @@ impl DatasetInfo {
     /// Describes a dataset: as one array, or as one for each member of a compound datatype.
     ///
     /// # Errors
-    /// `Unsupported` for what the data model lacks; errors of its metadata.
+    /// `Unsupported` for elements that the data model lacks; errors of its metadata.
     pub(crate) fn parts(file: &File, dataset: &Dataset) -> Result<DatasetParts> {
         let address = dataset.address();
         let datatype = dataset.raw_datatype().map_err(|e| file.error(e, "a dataset"))?;

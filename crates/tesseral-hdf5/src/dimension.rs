@@ -100,7 +100,7 @@ impl Scales {
             match found {
                 Some((address, (name, unlimited))) => {
                     let longest = self.extents.get(&address).copied().unwrap_or(*extent);
-                    // Only chunked datasets grow; an extent that differs otherwise stays as it is.
+                    // Only chunked datasets grow; an extent that differs otherwise is kept.
                     let grows = *unlimited && info.unlimited.get(d).copied().unwrap_or(false);
                     let extent = if grows { longest } else { *extent };
                     NamedExtent { name: name.clone(), extent, unlimited: *unlimited }

@@ -84,7 +84,7 @@ fn signature(store: &dyn Store, len: u64) -> Result<u64> {
     Err(Error::corrupt("signature", store.describe(""), 0, "not an HDF5 file"))
 }
 
-/// Objects found on the way through the groups.
+/// Objects found in the groups.
 struct GroupWalk<'a> {
     file: &'a File,
     options: &'a OpenOptions,

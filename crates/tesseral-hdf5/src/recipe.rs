@@ -19,7 +19,7 @@ use crate::datatype::{Hdf5CellType, MemberPlace};
 use crate::filter::Pipeline;
 
 const VERSION: u8 = 1;
-/// Longest cell in bytes that is known without decoding. A datatype can claim cells of 4 GiB.
+/// Longest cell in bytes that is known without decoding. A datatype can declare cells of 4 GiB.
 const LONGEST_CONSTANT: usize = 64 << 10;
 
 /// The recipe of a dataset of fixed-size cells.

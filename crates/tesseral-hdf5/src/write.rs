@@ -178,7 +178,7 @@ impl Objects<'_> {
                 header.dataset(&space, &datatype, None, &layout, None)?;
                 self.scale(&mut header, number, addresses)?;
             }
-            // A dimension with a variable has no object of its own.
+            // A dimension with a variable has no separate object.
             headers.push(if scale.variable.is_none() { header.finish()? } else { Vec::new() });
         }
         for (number, array) in self.writer.arrays.iter().enumerate() {
@@ -278,7 +278,7 @@ impl Objects<'_> {
                 users.u32(0);
             }
         }
-        // Readers find dimensions by the other direction; a list that fits in no message is left out.
+        // Readers find dimensions by the other direction; a list that fits in no message is omitted.
         if users.is_empty() || users.len() > 60_000 {
             return Ok(());
         }

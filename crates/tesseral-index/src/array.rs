@@ -376,7 +376,7 @@ impl ArraySource for VirtualArray {
 }
 
 impl VirtualArray {
-    /// Limits what a chunk expands to, and compares the length of stored cells with their number.
+    /// Limits the expansion of a chunk, and compares the length of stored cells with their number.
     fn check_size(&self, chunk: &PlannedChunk) -> Result<()> {
         let size = self.array.schema.fields[0].cell_size().unwrap_or(1) as u64;
         let bytes = chunk.cells.saturating_mul(size);

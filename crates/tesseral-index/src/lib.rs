@@ -9,7 +9,7 @@
 //! makes of its metadata ([`ArraySource::recipe`](tesseral_format::ArraySource::recipe)). What has no recipe is read through the
 //! source's own format, which opens the source when a request touches it.
 //!
-//! [`IndexFormat`] implements the format interface; [`IndexContent`] is what a file holds. `docs/formats/index.md` has the byte
+//! [`IndexFormat`] implements the format interface; [`IndexContent`] is the content of a file. `docs/formats/index.md` has the byte
 //! tables.
 #![forbid(unsafe_code)]
 

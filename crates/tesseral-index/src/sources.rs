@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::format::FindFormat;
 use crate::wire::IndexedSource;
 
-/// What is compared before a source is read, to notice that it changed.
+/// Properties of a source that are compared before reading, to detect changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceState {
     /// Length of a file in bytes; `None` for folders.

@@ -54,7 +54,7 @@ pub enum FormKind {
     Opened,
 }
 
-/// What the chunks of pieces have in common.
+/// Common properties of the chunks of pieces.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ChunkForm {
     /// Id of the format.

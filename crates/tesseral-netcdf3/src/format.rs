@@ -55,13 +55,13 @@ impl NetCdf3Container {
         Ok(opened)
     }
 
-    /// The array of a variable. Headers can have very many of them, so arrays are made when they are asked for.
+    /// The array of a variable. Headers can have very many of them, so arrays are created on demand.
     fn array_of(&self, variable: &NetCdf3Variable) -> Result<NetCdf3Array> {
         NetCdf3Array::new(&self.header, variable, self.records, self.len, &self.object, self.limits)
     }
 }
 
-/// Reads the history between the header and the first variable, where files of this project have it.
+/// Reads the history between the header and the first variable, where this project stores it.
 fn read_history(
     store: &dyn Store,
     header: &Header,

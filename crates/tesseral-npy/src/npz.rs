@@ -105,13 +105,13 @@ fn attributes_of(json: &Json) -> Attributes {
     pairs.map(|(name, own)| (name.clone(), value::from_json(own))).collect()
 }
 
-/// What this crate wrote into a comment.
+/// Metadata that this crate wrote into a comment.
 fn document(comment: &[u8]) -> Json {
     let own = serde_json::from_slice::<Json>(comment).unwrap_or_default();
     own.get(crate::write::KEY).cloned().unwrap_or_default()
 }
 
-/// What is needed to read members.
+/// Data to read members.
 struct Opening<'a> {
     store: &'a dyn Store,
     object: String,

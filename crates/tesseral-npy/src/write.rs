@@ -1,4 +1,4 @@
-//! Writing of `.npz` archives: members that are stored as they are, at offsets that are known before the first cell.
+//! Writing of `.npz` archives with uncompressed members, whose offsets are known before the first cell.
 //!
 //! Dimension names, attributes and history have no place in an archive of NumPy: they are in the comments of members and archive.
 
@@ -17,13 +17,13 @@ use tesseral_store::{Staged, Store};
 use crate::npz::{SUFFIX, holds};
 use crate::zip;
 
-/// The key of what this crate writes into comments.
+/// The key of metadata in comments.
 pub(crate) const KEY: &str = "tesseral";
 /// Alignment of members, and so of cells.
 const ALIGNMENT: u64 = 64;
 /// Bytes of the extra field of ZIP64: id, length, two lengths.
 const EXTRA: u64 = 20;
-/// The extra field that aligns a member, as archives of Android have it, and bytes of its id and length.
+/// The extra field that aligns a member, as in Android archives, and the size of its id and length.
 const PADDING: u16 = 0xd935;
 const PADDING_HEAD: u64 = 4;
 /// The maximum length of names and comments.

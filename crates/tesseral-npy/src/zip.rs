@@ -37,7 +37,7 @@ pub const EXTRA64: u16 = 1;
 /// How a member is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberMethod {
-    /// As it is.
+    /// Uncompressed.
     Stored,
     /// A deflate stream.
     Deflate,

@@ -14,20 +14,20 @@ use tesseral_format::{
 use tesseral_store::Rounds;
 
 use crate::decode::ColumnChunk;
-use crate::table::{Table, TableColumn};
+use crate::table::{ParquetTable, TableColumn};
 
 /// The array of a column.
 #[derive(Debug)]
 pub(crate) struct ColumnArray {
     schema: ArraySchema,
-    table: Arc<Table>,
+    table: Arc<ParquetTable>,
     column: TableColumn,
     limits: Limits,
     object: String,
 }
 
 impl ColumnArray {
-    pub(crate) fn new(table: &Arc<Table>, column: &TableColumn, object: &str, limits: Limits) -> Self {
+    pub(crate) fn new(table: &Arc<ParquetTable>, column: &TableColumn, object: &str, limits: Limits) -> Self {
         let largest = table.groups.iter().map(|group| group.end - group.start).max().unwrap_or(1);
         let TableColumn { name, kind, nullable, .. } = column;
         let mut schema = ArraySchema::dense(name, kind.dtype, &[table.rows], &[largest.max(1)]);

@@ -234,11 +234,11 @@ impl ColumnChunk<'_> {
             }
             dictionary
         } else {
-            let held = &|len: usize| out.check_beside(len);
+            let held = &|len: usize| out.check_decoded(len);
             own = encoding::decode(page.encoding, values, some, width, held)?.ok_or_else(damaged)?;
             &own
         };
-        out.hold(values.len())?;
+        out.set_decoded(values.len())?;
         let mut next = 0;
         for valid in present {
             let value = if valid {

@@ -25,7 +25,7 @@ pub(crate) enum Width {
     Variable,
 }
 
-/// Decoded values, as they are stored in the plain encoding.
+/// Decoded values in the plain encoding.
 #[derive(Debug)]
 pub(crate) enum PageValues {
     Fixed { width: usize, bytes: Vec<u8> },
@@ -127,7 +127,7 @@ impl<'a> Hybrid<'a> {
                 self.left = header >> 1;
                 self.run = Run::Repeated(u32::from_le_bytes(word));
             } else {
-                // The last run can be shorter than it claims.
+                // The last run can be shorter than declared.
                 let groups = usize::try_from(header >> 1).ok()?;
                 let len = groups.checked_mul(self.width as usize)?.min(self.bytes.len());
                 self.left = (header >> 1).checked_mul(8)?;

@@ -13,7 +13,7 @@ use tesseral_store::{Store, StoreExt};
 
 use crate::array::ColumnArray;
 use crate::kind::Kind;
-use crate::table::{MAGIC, Table};
+use crate::table::{MAGIC, ParquetTable};
 use crate::write::TableWriter;
 
 /// Parquet tables.
@@ -27,13 +27,13 @@ const EXTENSIONS: [&str; 2] = ["parquet", "pq"];
 #[derive(Debug)]
 struct ParquetContainer {
     store: Arc<dyn Store>,
-    table: Arc<Table>,
+    table: Arc<ParquetTable>,
     arrays: Vec<Arc<ColumnArray>>,
 }
 
 impl ParquetContainer {
     fn open(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
-        let table = Arc::new(store.guarded(|| Table::read(&store, options))?);
+        let table = Arc::new(store.guarded(|| ParquetTable::read(&store, options))?);
         let object = store.describe("");
         let array = |column| Arc::new(ColumnArray::new(&table, column, &object, options.limits));
         let arrays = table.columns.iter().map(array).collect();

@@ -173,7 +173,7 @@ impl Kind {
         Field { cell: self.cell, nullable, ..Field::new(name, self.dtype) }
     }
 
-    /// A bound of the statistics, stored in the physical type; `None` for NaN, and for types without an order of their own.
+    /// A bound of the statistics, stored in the physical type; `None` for NaN, and for types without a defined order.
     pub(crate) fn bound(self, physical: Physical, bytes: &[u8]) -> Option<Scalar> {
         match physical {
             Physical::INT32 => {

@@ -31,7 +31,7 @@ pub(crate) struct TableColumn {
 
 /// A parsed file.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct ParquetTable {
     pub(crate) metadata: ParquetMetaData,
     pub(crate) columns: Vec<TableColumn>,
     /// Rows of the row groups that have any, and their numbers in the file.
@@ -47,7 +47,7 @@ pub(crate) struct Table {
     len: u64,
 }
 
-/// Checks what the parser of the metadata trusts: lengths of lists, children of groups, nesting.
+/// Checks properties that the metadata parser does not: lengths of lists, children of groups, nesting.
 fn check(bytes: &[u8]) -> Option<()> {
     let mut elements = 0_i64;
     // Children that are still to come, of each open group.
@@ -89,7 +89,7 @@ fn check(bytes: &[u8]) -> Option<()> {
     .map(|_| ())
 }
 
-impl Table {
+impl ParquetTable {
     /// Reads the metadata at the end of a file.
     pub(crate) fn read(store: &Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
         let (object, len) = (store.describe(""), store.len("")?);
@@ -231,7 +231,7 @@ pub(crate) fn codec(chunk: &ColumnChunkMetaData) -> String {
     }
 }
 
-impl Table {
+impl ParquetTable {
     /// Codecs of a column, as in its first row group.
     pub(crate) fn codecs(&self, column: usize) -> Vec<String> {
         let first = self.numbers.first().and_then(|group| self.chunk(*group, column).ok());

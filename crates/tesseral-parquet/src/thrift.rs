@@ -1,6 +1,6 @@
 //! A walk over structures of the Thrift compact protocol.
 //!
-//! The crate `parquet` allocates for the elements that a list claims, and recurses as deep as a schema nests. The walk checks both
+//! The crate `parquet` allocates for the declared elements of a list, and recurses as deep as a schema nests. The walk checks both
 //! before that crate sees the bytes. It keeps nothing: numbers are passed to a visitor with the ids of the fields that lead to them.
 
 /// The deepest nesting of structures; metadata of Parquet have less than 16 levels.

@@ -343,7 +343,7 @@ pub(super) fn statistic(operation: &Operation) -> Statistic {
         Reduction::Last => Statistic::Last,
         Reduction::NullCount => Statistic::NullCount(operation.fill),
         Reduction::Histogram => {
-            // As the reference has it, values outside of the range are counted in the first and last bin.
+            // As in the reference, values outside of the range are counted in the first and last bin.
             Statistic::Histogram(Histogram::new(operation.bins, operation.range.into_iter().collect(), true))
         }
         Reduction::Covariance => Statistic::Covariance,
@@ -406,7 +406,6 @@ fn label_mask(array: &Array, axis: usize, wanted: &str, selection: &Selection) -
     Ok(positions.map(|p| labels.and_then(|l| text(l, p)).as_deref() == Some(wanted)).collect())
 }
 
-/// Selection of a document.
 /// The selection of a document, and the array that it selects from: labels from the end of a cyclic axis to its start select the axis
 /// continued at its start.
 fn selection(array: Array, document: &Document) -> Result<(Array, Selection)> {

@@ -24,7 +24,7 @@ pub(super) fn target(plan: &Plan, key: &str, path: &str) -> Result<PathBuf> {
             let source = resolve(&source)?;
             source.parent().unwrap_or(&source).to_path_buf()
         }
-        // Files of this machine are not beside a URL.
+        // Local files cannot be placed next to a URL.
         Location::Url(_) => resolve(Path::new("."))?,
     };
     let wanted = plain(&home.join(path));

@@ -22,7 +22,7 @@ const FOREIGN: [Foreign; 15] = [
     Foreign {
         magic: b"PK\x03\x04",
         extensions: &[".zip"],
-        advice: "this is a ZIP archive: unpack it; an archive of .npy files can be read as it is",
+        advice: "this is a ZIP archive: unpack it; an archive of .npy files can be read directly",
     },
     Foreign {
         magic: b"PK\x03\x04",

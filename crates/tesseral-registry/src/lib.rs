@@ -34,7 +34,7 @@ static BUILT_IN: &[&dyn Format] = &[
     &tesseral_arrow::ArrowFormat,
     #[cfg(feature = "csv")]
     &tesseral_csv::CsvFormat,
-    // Both claim `.nc`; new files are NetCDF-4.
+    // Both have the extension `.nc`; new files are NetCDF-4.
     #[cfg(feature = "hdf5")]
     &tesseral_hdf5::Hdf5Format,
     #[cfg(feature = "netcdf3")]
@@ -57,7 +57,7 @@ pub fn formats() -> impl Iterator<Item = &'static dyn Format> {
 /// Registers a format in this process permanently. Sources of this format are then detected and opened, and it can be the
 /// target of a conversion if it supports creation.
 ///
-/// If two formats claim a source or an extension, the one registered first is used; the formats of this build come first.
+/// If two formats recognize a source or have the same extension, the one registered first is used; the formats of this build come first.
 ///
 /// # Errors
 /// `InvalidRequest` if a format already has this id or extension.

@@ -9,14 +9,14 @@ use tesseral::{Advice, Error, ErrorKind};
 
 /// Why a request has no answer.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum RequestFailure {
     /// An error of the library.
     Error(Error),
     /// Too many requests wait.
     Busy,
 }
 
-impl From<Error> for Failure {
+impl From<Error> for RequestFailure {
     fn from(error: Error) -> Self {
         Self::Error(error)
     }
@@ -78,7 +78,7 @@ pub(crate) fn described(error: &Error) -> Json {
     json!({"error": error.to_string(), "kind": kind(error), "causes": causes, "hint": hint})
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for RequestFailure {
     fn into_response(self) -> Response {
         let (status, body) = match self {
             Self::Error(error) => (status(&error), described(&error)),

@@ -24,7 +24,7 @@ pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self
 
 /// The token and the accepted hosts of a server.
 #[derive(Clone)]
-pub struct Guard {
+pub struct RequestGuard {
     token: String,
     /// Names of the host with the port, in lower case.
     hosts: Vec<String>,
@@ -32,7 +32,7 @@ pub struct Guard {
     cookie: String,
 }
 
-impl std::fmt::Debug for Guard {
+impl std::fmt::Debug for RequestGuard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The token is a secret.
         f.debug_struct("Guard").field("hosts", &self.hosts).finish_non_exhaustive()
@@ -56,7 +56,7 @@ fn equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && different == 0
 }
 
-impl Guard {
+impl RequestGuard {
     /// The guard of a server that listens on an address, with further host names.
     pub fn new(token: String, address: SocketAddr, names: &[String]) -> Self {
         let port = address.port();
@@ -108,7 +108,7 @@ impl Guard {
 }
 
 /// Rejects requests from elsewhere, and adds the policy to every answer.
-pub(crate) async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+pub(crate) async fn check(State(guard): State<Arc<RequestGuard>>, request: Request, next: Next) -> Response {
     let mut response = match check_access(&guard, &request) {
         Ok(None) => next.run(request).await,
         Ok(Some(response)) => response,
@@ -129,7 +129,10 @@ pub(crate) async fn check(State(guard): State<Arc<Guard>>, request: Request, nex
 }
 
 /// The answer to a request that does not reach the data, if there is one.
-fn check_access(guard: &Guard, request: &Request) -> Result<Option<Response>, (StatusCode, &'static str)> {
+fn check_access(
+    guard: &RequestGuard,
+    request: &Request,
+) -> Result<Option<Response>, (StatusCode, &'static str)> {
     if !guard.knows_host(request.headers()) {
         return Err((StatusCode::MISDIRECTED_REQUEST, "unknown host name\n"));
     }
@@ -173,7 +176,8 @@ mod tests {
 
     #[test]
     fn hosts_are_named_with_their_port() {
-        let guard = Guard::new("t".to_owned(), "127.0.0.1:7000".parse().unwrap(), &["box.lan".to_owned()]);
+        let guard =
+            RequestGuard::new("t".to_owned(), "127.0.0.1:7000".parse().unwrap(), &["box.lan".to_owned()]);
         let host = |name: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(HOST, HeaderValue::from_str(name).unwrap());

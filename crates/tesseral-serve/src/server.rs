@@ -14,8 +14,8 @@ use tesseral::{Cancel, Error, Result};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use crate::failure::{self, Failure};
-use crate::guard::{self, Guard};
+use crate::failure::{self, RequestFailure};
+use crate::guard::{self, RequestGuard};
 use crate::listen::Limited;
 use crate::plane::Overviews;
 use crate::sources::{Opener, ServedSources};
@@ -73,7 +73,7 @@ pub(crate) struct ServerState {
     pub(crate) overviews: Overviews,
     pub(crate) settings: ServerSettings,
     places: Places,
-    /// Downloads have a place of their own: they take long.
+    /// Downloads have a separate limit, because they take long.
     downloads: Places,
     /// Files that were written and are being sent.
     prepared: Arc<Semaphore>,
@@ -84,7 +84,7 @@ pub(crate) struct ServerState {
 pub struct Server {
     listener: std::net::TcpListener,
     address: SocketAddr,
-    guard: Arc<Guard>,
+    guard: Arc<RequestGuard>,
     shared: Arc<ServerState>,
 }
 
@@ -101,7 +101,7 @@ impl Server {
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let token = settings.token.clone().map_or_else(guard::random_token, Ok)?;
-        let guard = Arc::new(Guard::new(token, address, &settings.names));
+        let guard = Arc::new(RequestGuard::new(token, address, &settings.names));
         let shared = ServerState {
             sources,
             overviews: Overviews::new(settings.cache),
@@ -154,7 +154,7 @@ impl Server {
     }
 }
 
-fn router(shared: Arc<ServerState>, guard: Arc<Guard>) -> Router {
+fn router(shared: Arc<ServerState>, guard: Arc<RequestGuard>) -> Router {
     Router::new()
         .route("/api/sources", get(json(tree::sources)))
         .route("/api/colors", get(json(tree::colors)))
@@ -190,7 +190,7 @@ fn json<Q: DeserializeOwned + Send + 'static>(
         Box::pin(async move {
             let own = Arc::clone(&shared);
             let found = shared.places.run(move |cancel| answer(&own, &query, cancel)).await;
-            found.map_or_else(Failure::into_response, |body| failure::document(&body))
+            found.map_or_else(RequestFailure::into_response, |body| failure::document(&body))
         })
     }
 }
@@ -203,7 +203,7 @@ fn bytes<Q: DeserializeOwned + Send + 'static>(
         Box::pin(async move {
             let own = Arc::clone(&shared);
             let found = shared.places.run(move |cancel| answer(&own, &query, cancel)).await;
-            found.map_or_else(Failure::into_response, |body| {
+            found.map_or_else(RequestFailure::into_response, |body| {
                 ([("content-type", "application/octet-stream")], body).into_response()
             })
         })
@@ -216,9 +216,9 @@ async fn download_file(
 ) -> Response {
     // Files take room until their clients have read them.
     let Ok(place) = Arc::clone(&shared.prepared).try_acquire_owned() else {
-        return Failure::Busy.into_response();
+        return RequestFailure::Busy.into_response();
     };
     let own = Arc::clone(&shared);
     let found = shared.downloads.run(move |cancel| download::write(&own, &query, cancel)).await;
-    found.map_or_else(Failure::into_response, |file| file.kept_with(place).into_response())
+    found.map_or_else(RequestFailure::into_response, |file| file.kept_with(place).into_response())
 }

@@ -31,7 +31,7 @@ pub(crate) struct HistogramParameters {
     all: bool,
 }
 
-/// Bytes to decode up to which statistics are computed without being asked for, as a multiple of those of a map.
+/// Bytes to decode up to which statistics are computed automatically, as a multiple of those of a map.
 const UNASKED: u64 = 4;
 
 /// Bytes of the chunks that hold the selected cells, decoded.

@@ -152,7 +152,7 @@ fn dimension(container: &Container, array: &Array, dim: &Dimension, number: usiz
         let found = coordinate.as_ref()?;
         description::text_attribute(found.schema(), found.selected_field(), key).map(str::to_owned)
     };
-    // Positions are counted; what labels them has a dtype of its own.
+    // Positions are counted; labels have their own dtype.
     let labels = dim.labels.as_ref().map(|labels| match labels {
         Labels::Text(_) => DType::Utf8,
         Labels::Numbers { dtype, .. } => *dtype,

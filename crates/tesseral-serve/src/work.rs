@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tesseral::{Cancel, Error};
 use tokio::sync::Semaphore;
 
-use crate::failure::Failure;
+use crate::failure::RequestFailure;
 
 /// Requests that run or wait.
 const WAITING: usize = 2048;
@@ -36,9 +36,11 @@ impl Places {
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         operation: impl FnOnce(Cancel) -> tesseral::Result<T> + Send + 'static,
-    ) -> Result<T, Failure> {
-        let Ok(_waiting) = self.waiting.try_acquire() else { return Err(Failure::Busy) };
-        let Ok(place) = Arc::clone(&self.running).acquire_owned().await else { return Err(Failure::Busy) };
+    ) -> Result<T, RequestFailure> {
+        let Ok(_waiting) = self.waiting.try_acquire() else { return Err(RequestFailure::Busy) };
+        let Ok(place) = Arc::clone(&self.running).acquire_owned().await else {
+            return Err(RequestFailure::Busy);
+        };
         let cancel = Cancel::default();
         let _stop = CancelOnDrop(cancel.clone());
         let running = tokio::task::spawn_blocking(move || {

@@ -314,7 +314,7 @@ fn schema(name: &str, descriptor: &Descriptor, base: Option<&Map>) -> ArraySchem
     schema
 }
 
-/// Keys that repeat what is known of an object: its name, the names of its dimensions, their labels.
+/// Derived keys of an object: its name, the names of its dimensions, their labels.
 pub(crate) const DERIVED: [&str; 3] = [NAME, DIM_NAMES, DIM_LABELS];
 /// Metadata key of dimension names.
 pub(crate) const DIM_NAMES: &str = "dim_names";

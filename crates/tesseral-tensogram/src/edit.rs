@@ -17,7 +17,7 @@ use crate::audit::skipped_finding;
 use crate::message::{FrameFault, Message};
 use crate::open::{MessageCatalog, values};
 use crate::scan::{Skipped, ends_whole, truncated_tail};
-use crate::source::{Input, Source};
+use crate::source::{Input, MessageBytes};
 use crate::wire::cbor::{CborItem, Map};
 use crate::wire::frame::{Frame, HASH_PRESENT, HEADER_LEN};
 use crate::wire::metadata::{EXTRA, Metadata, RESERVED};
@@ -61,7 +61,7 @@ impl MessageFormat for TensogramFormat {
     }
 
     fn truncated_tail(&self, store: &Arc<dyn Store>, options: &OpenOptions) -> Result<Option<TruncatedTail>> {
-        let source = Source::open(store)?;
+        let source = MessageBytes::open(store)?;
         let tail = source.guarded(|| match truncated_tail(&source, &options.cancel)? {
             Some(tail) => Ok(Some(tail)),
             None if ends_whole(&source)? => Ok(None),
@@ -90,10 +90,10 @@ fn merge_all(
             return Err(error);
         }
         for number in 0..catalog.len() {
-            let found = catalog.sound(number)?;
-            let said = catalog.metadata(number)?;
-            metadata.base.extend(said.base.iter().cloned());
-            for (key, item) in &said.extra {
+            let found = catalog.intact(number)?;
+            let stored = catalog.metadata(number)?;
+            metadata.base.extend(stored.base.iter().cloned());
+            for (key, item) in &stored.extra {
                 merge_key(&mut metadata.extra, key, item, conflict)?;
             }
             objects.extend(found.objects().map(|frame| StoredObject::locate(catalog, &found, frame)));
@@ -126,7 +126,7 @@ struct TensogramMessages {
 
 impl MessageCatalog {
     /// A message whose frames are all intact.
-    fn sound(&self, number: usize) -> Result<Arc<Message>> {
+    fn intact(&self, number: usize) -> Result<Arc<Message>> {
         let message = self.message(number)?;
         match message.fault() {
             Some(fault) => Err(fault.error(&self.source.object)),
@@ -137,7 +137,7 @@ impl MessageCatalog {
 
 impl TensogramMessages {
     fn info(&self, number: usize) -> Result<MessageInfo> {
-        let message = self.catalog.sound(number)?;
+        let message = self.catalog.intact(number)?;
         let metadata = self.catalog.metadata(number)?;
         let objects = message.objects().map(|frame| {
             let (item, _) = descriptor_item(&self.catalog.source, &self.catalog.limits, frame)?;
@@ -211,7 +211,7 @@ impl TensogramMessages {
             let span = catalog.span(number)?;
             return copy(&catalog.source, span.offset, span.offset + span.len, put);
         }
-        let message = catalog.sound(number)?;
+        let message = catalog.intact(number)?;
         let mut metadata = Metadata::clone(&*catalog.metadata(number)?);
         let mut objects: Vec<StoredObject<'_>> =
             message.objects().map(|frame| StoredObject::locate(catalog, &message, frame)).collect();
@@ -244,7 +244,7 @@ impl TensogramMessages {
 /// An object at its stored location.
 #[derive(Clone, Copy)]
 struct StoredObject<'a> {
-    source: &'a Source,
+    source: &'a MessageBytes,
     frame: Frame,
     /// Whether its hash is verified.
     hashed: bool,
@@ -286,7 +286,7 @@ impl<'a> StoredObject<'a> {
 }
 
 /// Passes the bytes of a range to `put`, one part at a time.
-pub(crate) fn copy(source: &Source, mut from: u64, end: u64, put: &mut ByteSink<'_>) -> Result<()> {
+pub(crate) fn copy(source: &MessageBytes, mut from: u64, end: u64, put: &mut ByteSink<'_>) -> Result<()> {
     while from < end {
         let until = from.saturating_add(BLOCK).min(end);
         put(&source.get(from..until, "frame")?)?;

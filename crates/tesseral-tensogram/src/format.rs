@@ -19,7 +19,7 @@ use crate::wire::metadata::{BASE, EXTRA, RESERVED};
 use crate::wire::{descriptor, preamble};
 use crate::write::TensogramWriter;
 
-/// The most labels of a dimension among the keys of an object; more are an object of their own.
+/// Maximum number of labels of a dimension in the keys of an object; more are a separate object.
 const LABELS: usize = 64;
 
 /// Tensogram `.tgm` v3.
@@ -81,7 +81,7 @@ impl Format for TensogramFormat {
                     .then(|| read_back(value))?
             },
             ordered: false,
-            // These keys have a meaning of their own in a message.
+            // These keys have a special meaning in a message.
             container_attribute: |name, value| {
                 (![RESERVED, BASE, EXTRA, HISTORY, "version"].contains(&name)).then(|| read_back(value))?
             },

@@ -78,7 +78,7 @@ impl Message {
     /// Parses the frames of the message at `offset`. With `truncated`, the message has no end and its frames are those that are
     /// complete.
     pub(crate) fn walk<I: Input>(source: &I, offset: u64, len: u64, truncated: bool) -> Result<Self> {
-        let bytes = source.some(offset, preamble::LEN)?;
+        let bytes = source.read_at_most(offset, preamble::LEN)?;
         let preamble = Preamble::parse(&bytes, source.name(), offset)?;
         let (frames, objects, faults, lost) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut message = Self { offset, len, preamble, frames, objects, faults, lost, truncated };
@@ -177,10 +177,10 @@ impl Message {
             self.fail("postamble_invalid", at, postamble::LEN, "missing end magic");
             return Ok(());
         };
-        let said = (self.preamble.total_length, postamble.total_length);
-        if said.0 != 0 && said.1 != 0 && said.0 != said.1 {
+        let lengths = (self.preamble.total_length, postamble.total_length);
+        if lengths.0 != 0 && lengths.1 != 0 && lengths.0 != lengths.1 {
             let detail =
-                format!("message length is {} in the preamble and {} in the postamble", said.0, said.1);
+                format!("message length is {} in the preamble and {} in the postamble", lengths.0, lengths.1);
             self.fail("postamble_invalid", at, postamble::LEN, detail);
             return Ok(());
         }

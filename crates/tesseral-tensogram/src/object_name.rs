@@ -2,7 +2,7 @@
 //!
 //! `tensogram-xarray` takes every object with one of a few names for a coordinate of one dimension, and does not open a message in which
 //! such an object has another shape. A variable of such a name that is not an index coordinate is stored under another one, `lat.data`, with
-//! its own name beside it.
+//! its own name in the metadata.
 
 use tesseral_core::{ArraySchema, Attributes, Value};
 
@@ -10,9 +10,9 @@ use crate::wire::cbor::{CborItem, Map};
 
 /// Metadata key of the name.
 pub(crate) const NAME: &str = "name";
-/// Metadata key of a variable's own name, beside one that differs.
+/// Metadata key of a variable's name, if the object has another name.
 pub(crate) const VARIABLE_NAME: &str = "variable_name";
-/// What follows a name that would be taken for that of a coordinate.
+/// Suffix of a name that would be interpreted as a coordinate.
 const SUFFIX: &str = ".data";
 
 /// The names of coordinates, in lower case.

@@ -15,14 +15,14 @@ use crate::frame_reader::FrameReader;
 use crate::message::Message;
 use crate::object_name;
 use crate::scan::{MessageRange, Skipped, scan};
-use crate::source::Source;
+use crate::source::MessageBytes;
 use crate::wire::cbor::{CborItem, Map};
 use crate::wire::metadata::{Metadata, RESERVED};
 
 /// State shared by the arrays of a file. Message boundaries are known; content is read on demand and cached for a few messages.
 #[derive(Debug)]
 pub(crate) struct MessageCatalog {
-    pub source: Source,
+    pub source: MessageBytes,
     messages: Vec<MessageRange>,
     /// Indexes of the messages without an end, in ascending order.
     endless: Vec<usize>,
@@ -77,7 +77,7 @@ fn repeated(error: &Error) -> Option<Error> {
 impl MessageCatalog {
     /// Scans the messages of a file. With `truncated`, includes the intact part of truncated and damaged ones.
     pub(crate) fn load(store: &Arc<dyn Store>, options: &OpenOptions, truncated: bool) -> Result<Self> {
-        let source = Source::open(store)?;
+        let source = MessageBytes::open(store)?;
         let found = scan(&source, &options.cancel)?;
         let (mut messages, mut endless) = (found.messages, Vec::new());
         if truncated {
@@ -171,7 +171,7 @@ impl MessageCatalog {
     }
 
     /// Returns a frame reader of the file.
-    pub(crate) fn reader(&self) -> FrameReader<'_, Source> {
+    pub(crate) fn reader(&self) -> FrameReader<'_, MessageBytes> {
         FrameReader { input: &self.source, limits: self.limits, digests: self.digests }
     }
 

@@ -9,7 +9,7 @@ use tesseral_store::{Overwrite, Store};
 use crate::edit::copy;
 use crate::message::Message;
 use crate::scan::{Skipped, scan, truncated_tail};
-use crate::source::Source;
+use crate::source::MessageBytes;
 
 /// The fix that can be applied automatically.
 const TRUNCATED_TAIL: &str = "truncated_tail";
@@ -18,7 +18,7 @@ const SKIPPED_BYTES: &str = "skipped_bytes";
 
 /// Returns the fixes a file needs.
 pub(crate) fn repairs(store: &Arc<dyn Store>, cancel: &Cancel) -> Result<Vec<Repair>> {
-    let source = Source::open(store)?;
+    let source = MessageBytes::open(store)?;
     source.guarded(|| {
         let mut repairs = Vec::new();
         let tail = truncated_tail(&source, cancel)?;
@@ -41,7 +41,7 @@ pub(crate) fn repairs(store: &Arc<dyn Store>, cancel: &Cancel) -> Result<Vec<Rep
     })
 }
 
-fn describe(source: &Source, tail: &Skipped) -> Result<String> {
+fn describe(source: &MessageBytes, tail: &Skipped) -> Result<String> {
     let Skipped { offset, len, detail, .. } = tail;
     // Too short for a preamble: contains no data.
     let objects = match Message::walk(source, *offset, *len, true) {
@@ -64,7 +64,7 @@ pub(crate) fn apply(store: &Arc<dyn Store>, cancel: &Cancel, code: &str) -> Resu
         Some(_) => return Err(Error::invalid(format!("{code} cannot be fixed automatically"))),
         None => return Err(Error::invalid(format!("{code} does not apply to the file"))),
     }
-    let source = Source::open(store)?;
+    let source = MessageBytes::open(store)?;
     source.guarded(|| {
         let Some(tail) = truncated_tail(&source, cancel)? else {
             return Err(Error::invalid(format!("{code} does not apply to the file")));

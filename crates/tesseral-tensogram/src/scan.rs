@@ -44,7 +44,7 @@ pub(crate) struct Scan {
 /// Returns whether a file is empty or ends with a complete message.
 pub(crate) fn ends_whole<I: Input>(source: &I) -> Result<bool> {
     let magic = postamble::MAGIC.len() as u64;
-    let last = source.some(source.len().saturating_sub(magic), magic)?;
+    let last = source.read_at_most(source.len().saturating_sub(magic), magic)?;
     Ok(last.is_empty() || last[..] == postamble::MAGIC)
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn scan<I: Input>(source: &I, cancel: &Cancel) -> Result<Scan> {
     let mut at = 0;
     while at < source.len() {
         cancel.check()?;
-        let start = source.some(at, preamble::LEN)?;
+        let start = source.read_at_most(at, preamble::LEN)?;
         let begins = start.starts_with(&preamble::MAGIC);
         // Repeated magics in garbage are not reported individually.
         let goes_on = scan.skipped.last().is_some_and(|last| last.offset + last.len == at);
@@ -157,7 +157,7 @@ pub(crate) fn message_at<I: Input>(
     at: u64,
     dead: &mut HashSet<(u64, u64)>,
 ) -> Result<std::result::Result<u64, NotAMessage>> {
-    let bytes = source.some(at, preamble::LEN)?;
+    let bytes = source.read_at_most(at, preamble::LEN)?;
     let preamble = match Preamble::parse(&bytes, source.name(), at) {
         Ok(preamble) => preamble,
         Err(error) => {
@@ -203,7 +203,7 @@ fn streamed<I: Input>(
     let mut seen = Vec::new();
     let (check, detail, truncated) = loop {
         let key = (at, start % 8);
-        let bytes = source.some(at, postamble::LEN)?;
+        let bytes = source.read_at_most(at, postamble::LEN)?;
         if dead.contains(&key) {
             break ("frame_exceeds_message", "the frames lead to no postamble".to_owned(), false);
         }

@@ -34,7 +34,7 @@ pub(crate) trait Input {
     fn take(&self, range: Range<u64>) -> Result<Self::ByteSlice>;
 
     /// Returns a part of a piece.
-    fn cut(piece: &Self::ByteSlice, range: Range<usize>) -> Self::ByteSlice;
+    fn slice(piece: &Self::ByteSlice, range: Range<usize>) -> Self::ByteSlice;
 
     /// Maximum size of a request that needs no allocation check.
     fn at_once(&self) -> u64;
@@ -55,7 +55,7 @@ pub(crate) trait Input {
     }
 
     /// Returns up to `len` bytes from `offset`, fewer at the end.
-    fn some(&self, offset: u64, len: u64) -> Result<Self::ByteSlice> {
+    fn read_at_most(&self, offset: u64, len: u64) -> Result<Self::ByteSlice> {
         let start = offset.min(self.len());
         self.take(start..start.saturating_add(len).min(self.len()))
     }
@@ -101,7 +101,7 @@ impl<'a> Input for SliceInput<'a> {
         Ok(&self.bytes[range.start as usize..range.end as usize])
     }
 
-    fn cut(piece: &&'a [u8], range: Range<usize>) -> &'a [u8] {
+    fn slice(piece: &&'a [u8], range: Range<usize>) -> &'a [u8] {
         &piece[range]
     }
 
@@ -112,7 +112,7 @@ impl<'a> Input for SliceInput<'a> {
 
 /// The bytes of one file.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct MessageBytes {
     pub store: Arc<dyn Store>,
     /// Name of the file in errors.
     pub object: String,
@@ -155,7 +155,7 @@ impl ReadWindow {
     }
 }
 
-impl Source {
+impl MessageBytes {
     pub(crate) fn open(store: &Arc<dyn Store>) -> Result<Self> {
         let resident = store.resident("")?;
         let len = match &resident {
@@ -199,7 +199,7 @@ impl Source {
     }
 }
 
-impl Input for Source {
+impl Input for MessageBytes {
     type ByteSlice = Bytes;
 
     fn name(&self) -> &str {
@@ -228,7 +228,7 @@ impl Input for Source {
         Ok(slice(&window.bytes, window.start, &range))
     }
 
-    fn cut(piece: &Bytes, range: Range<usize>) -> Bytes {
+    fn slice(piece: &Bytes, range: Range<usize>) -> Bytes {
         piece.slice(range)
     }
 

@@ -367,24 +367,24 @@ fn check_names(layout: &FileLayout, report: &mut Report<'_>) {
 
 fn check_labels(layout: &FileLayout, report: &mut Report<'_>) {
     let Some(metadata) = layout.metadata() else { return };
-    for (name, said) in &metadata.datasets {
+    for (name, entry) in &metadata.datasets {
         let mut warn = |detail: String| report(Finding::warning("label_counts", detail).in_array(name));
         let Some(dataset) = layout.head.datasets.iter().find(|d| d.name == *name) else {
             warn("metadata of an unknown dataset".to_owned());
             continue;
         };
         let rank = dataset.shape.len();
-        if let Some(names) = said.0.dim_names.as_ref().filter(|names| names.len() != rank) {
+        if let Some(names) = entry.0.dim_names.as_ref().filter(|names| names.len() != rank) {
             warn(format!("{} names for {rank} dimensions", names.len()));
         }
-        let found = |axis: &[String]| (0..rank).any(|d| said.0.labels(d, &dataset.shape) == Some(axis));
-        for (axis, labels) in said.0.coords.iter().flatten() {
+        let found = |axis: &[String]| (0..rank).any(|d| entry.0.labels(d, &dataset.shape) == Some(axis));
+        for (axis, labels) in entry.0.coords.iter().flatten() {
             if !found(&labels.0.labels) {
                 warn(format!("labels of unknown dimension {axis:?}"));
             }
         }
         for (d, extent) in dataset.shape.iter().enumerate() {
-            if let Some(labels) = said.0.labels(d, &dataset.shape).filter(|l| l.len() as u64 != *extent) {
+            if let Some(labels) = entry.0.labels(d, &dataset.shape).filter(|l| l.len() as u64 != *extent) {
                 warn(format!("{} labels for {extent} positions of dimension {d}", labels.len()));
             }
         }
@@ -428,8 +428,8 @@ fn check_accelerators(catalog: &TetCatalog, report: &mut Report<'_>) {
             layout.json().is_some_and(|json| json.digests_ref.is_some_and(|d| d.zone_maps.is_some()));
         let finding = match catalog.read_zones() {
             Ok(zones) => {
-                let said = zones.iter().flatten().flatten().count();
-                Finding::passed("zone_maps", format!("{said} chunks"))
+                let count = zones.iter().flatten().flatten().count();
+                Finding::passed("zone_maps", format!("{count} chunks"))
             }
             Err(error) if has_digest && error.is_damage() => Finding::from_error("zone_maps", &error),
             Err(error) => Finding::warning("zone_maps", format!("ignored: {error}")),

@@ -349,7 +349,7 @@ impl RowScan {
         let mut suspect = false;
         for row in rows {
             suspect |= row.is_suspect(head.end, payload_len);
-            order.see(row);
+            order.add(row);
             let dataset = usize::try_from(row.dataset_id.get()).unwrap_or(usize::MAX);
             if let (Some(mask), Some(stored)) = (codecs.get_mut(dataset), stored.get_mut(dataset)) {
                 *mask |= 1 << (row.codec.get() & 1);
@@ -396,7 +396,7 @@ impl CanonicalOrder {
     }
 
     #[inline]
-    fn see(&mut self, row: &IndexRow) {
+    fn add(&mut self, row: &IndexRow) {
         if !self.holds {
             return;
         }

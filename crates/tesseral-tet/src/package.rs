@@ -96,8 +96,8 @@ pub(crate) fn audit(
     report(match serde_json::from_slice::<JsonObject<Manifest>>(&text) {
         Err(e) => Finding::failed("package", format!("{name}: {e}")),
         Ok(JsonObject(manifest)) if manifest.packed_byte_len != file_len => {
-            let said = manifest.packed_byte_len;
-            Finding::failed("package", format!("{object} has {file_len} bytes, the manifest has {said}"))
+            let declared = manifest.packed_byte_len;
+            Finding::failed("package", format!("{object} has {file_len} bytes, the manifest has {declared}"))
         }
         Ok(_) => Finding::passed("package", object.to_owned()),
     });

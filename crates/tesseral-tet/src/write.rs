@@ -88,7 +88,7 @@ struct WritePlan {
     fixed: Option<Vec<u64>>,
     /// End of the payloads, if all arrays are raw.
     fixed_end: u64,
-    /// Size of the blocks of raw chunks that have digests of their own.
+    /// Size of the digested blocks of raw chunks.
     block: u32,
 }
 

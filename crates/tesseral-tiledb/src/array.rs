@@ -125,9 +125,9 @@ impl TileDbArray {
     }
 
     /// Returns the cells of a tile that are part of the array, for a tile that begins before the array.
-    pub(crate) fn cut(&self, fragment: &Fragment, tile: u64) -> Option<PaddedTile> {
+    pub(crate) fn padded_tile(&self, fragment: &Fragment, tile: u64) -> Option<PaddedTile> {
         let geometry = self.geometry.as_ref().filter(|geometry| !geometry.is_aligned())?;
-        geometry.cut(&geometry.coords(fragment.placement.as_ref()?, tile))
+        geometry.padded_tile(&geometry.coords(fragment.placement.as_ref()?, tile))
     }
 
     /// Returns the byte range of the whole tile of which `part` can be a piece.
@@ -176,7 +176,7 @@ impl TileDbArray {
         let chains = self.slot(fragment, field)?.and_then(|slot| fragment.chains(slot));
         let Some(chains) = chains.filter(|chains| !chains.var) else { return Ok(None) };
         let held_whole = fragment.digest_block().is_some_and(|block| block > LARGE_BLOCK);
-        if held_whole || self.cut(fragment, tile).is_some() {
+        if held_whole || self.padded_tile(fragment, tile).is_some() {
             return Ok(None);
         }
         let mut narrowed = SmallVec::new();
@@ -328,7 +328,10 @@ impl ArraySource for TileDbArray {
         let (fragment, tile) = self.locate(chunk.id).ok()?;
         let Column::Field(field) = part.column else { return None };
         let chains = fragment.chains(self.slot(fragment, field).ok()??)?;
-        if chains.var || chains.nullable || fragment.scattered.is_some() || self.cut(fragment, tile).is_some()
+        if chains.var
+            || chains.nullable
+            || fragment.scattered.is_some()
+            || self.padded_tile(fragment, tile).is_some()
         {
             return None;
         }

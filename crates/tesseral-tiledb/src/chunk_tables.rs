@@ -18,7 +18,7 @@ use crate::wire::chunk_table::ChunkTable;
 /// Tables of tiles that are kept.
 const KEPT: usize = 64;
 
-/// Reads the lengths in front of each chunk of a tile: they alone, or the blocks that hold them where there are `digests`.
+/// Reads the lengths before each chunk of a tile, or the blocks that hold them if there are `digests`.
 fn read_table(
     store: &dyn Store,
     object: &str,
@@ -52,7 +52,7 @@ fn read_table(
 pub(crate) struct ChunkTables(Mutex<HashMap<(u32, u64), Arc<ChunkTable>>>);
 
 impl ChunkTables {
-    /// The table of a tile, read when it is first asked for.
+    /// The table of a tile, read on first use.
     pub(crate) fn get(
         &self,
         store: &dyn Store,

@@ -14,7 +14,7 @@ use crate::fragment::Fragment;
 use crate::model::FieldChains;
 use crate::padded_tile::PaddedTile;
 use crate::plan::PLAIN_HEADER;
-use crate::wire::footer::List;
+use crate::wire::footer::FooterList;
 use crate::wire::primitive::le64;
 use crate::write::cell_of;
 
@@ -117,15 +117,15 @@ pub(crate) fn decode(
         return crate::scatter::decode(array, fragment, run, chunk, column, parts, &cells, out, scratch);
     }
     let (fragment, tile) = array.locate(chunk.id)?;
-    if let Some(frame) = array.cut(fragment, tile) {
-        return decode_cut(array, chunk, column, parts, &cells, out, &frame, scratch);
+    if let Some(frame) = array.padded_tile(fragment, tile) {
+        return decode_padded(array, chunk, column, parts, &cells, out, &frame, scratch);
     }
     decode_tile(array, fragment, tile, chunk, column, parts, cells, out, scratch)
 }
 
 /// Decodes a tile that begins before the array: decodes the whole tile and drops the cells before the array.
 #[allow(clippy::too_many_arguments)]
-fn decode_cut(
+fn decode_padded(
     array: &TileDbArray,
     chunk: &PlannedChunk,
     column: Column,
@@ -364,7 +364,7 @@ fn decode_zipped(
 /// Returns the unfiltered size of a tile of variable-length cells, from the fragment's metadata.
 fn var_size(parts: &TileParts<'_>, fragment: &Fragment, slot: usize, tile: u64) -> Result<usize> {
     let reader = &parts.array.reader;
-    let sizes = fragment.list(reader, List::VarSizes, slot)?;
+    let sizes = fragment.list(reader, FooterList::VarSizes, slot)?;
     let size = usize::try_from(tile).ok().and_then(|t| sizes.get(t)).copied().unwrap_or(0);
     reader.limits.check_decoded(size, parts.find(Role::Values)?.1.len)?;
     // Offsets take eight bytes per cell; the decompressed size is bounded by the limit.

@@ -15,7 +15,7 @@ use crate::open::TileDbContainer;
 use crate::wire::datatype::Datatype;
 use crate::write::{TileDbAppender, TileDbEditor, TileDbWriter};
 
-/// The most labels of a dimension in the metadata of an array; more are an array of their own.
+/// Maximum number of labels of a dimension in the metadata of an array; more are a separate array.
 const LABELS: usize = 64;
 
 /// TileDB arrays and groups.
@@ -59,7 +59,7 @@ impl Format for TileDbFormat {
             },
             scalars: false,
             empty: false,
-            // As TileDB-CF has it: `__tiledb_attr.sst.units`.
+            // As in TileDB-CF: `__tiledb_attr.sst.units`.
             field_attributes: Some(crate::model::FIELD_ATTRIBUTES),
             field_named_as_dimension: false,
             labels: LABELS,

@@ -14,7 +14,7 @@ use crate::metadata_loader::{MetadataLoader, join};
 use crate::model::{FieldChains, StoredSchema};
 use crate::scatter::ScatteredCells;
 use crate::wire::digest_table::{self, DigestTable, FileRow, block_count};
-use crate::wire::footer::{Footer, List, implied_len, schema_name};
+use crate::wire::footer::{Footer, FooterList, implied_len, schema_name};
 use crate::wire::name::carries_digest;
 use crate::wire::primitive::le64;
 use crate::wire::rtree;
@@ -54,7 +54,7 @@ pub(crate) struct Fragment {
     boxes: OnceLock<Vec<Bounds>>,
 }
 
-/// What was loaded of one slot.
+/// Loaded lists of one slot.
 #[derive(Debug, Default)]
 struct SlotSections {
     /// Names of its files.
@@ -64,7 +64,7 @@ struct SlotSections {
     extrema: [OnceLock<ExtremaValues>; 2],
 }
 
-/// A footer as it is stored.
+/// A stored footer.
 #[derive(Clone, Debug)]
 pub(crate) struct FooterBytes {
     pub bytes: Bytes,
@@ -86,7 +86,7 @@ pub(crate) struct MetadataEnd {
 }
 
 impl MetadataEnd {
-    /// Bytes in front of the footer, if they were read with it.
+    /// Bytes before the footer, if they were read with it.
     fn held(&self, range: &Range<u64>) -> Option<Bytes> {
         let first = self.len.checked_sub(self.tail.len() as u64)?;
         let at = |n: u64| usize::try_from(n.checked_sub(first)?).ok();
@@ -190,7 +190,7 @@ fn footer_of(
         reader.limits.check_metadata(range.end - range.start)?;
         reader.store.read(object, range)
     };
-    // The digest table is in front of the footer.
+    // The digest table precedes the footer.
     let footer = part(start..tail)?;
     let fragment = object.strip_suffix(METADATA).unwrap_or(object).trim_end_matches('/');
     let digests = match reader.verify && carries_digest(fragment) {
@@ -236,8 +236,8 @@ fn stem_of(version: u32, name: &str, kind: char, number: usize) -> String {
 }
 
 /// Returns the list of tile offsets of a file.
-fn offsets_of(file: usize) -> List {
-    [List::Offsets, List::VarOffsets, List::ValidityOffsets][file.min(2)]
+fn offsets_of(file: usize) -> FooterList {
+    [FooterList::Offsets, FooterList::VarOffsets, FooterList::ValidityOffsets][file.min(2)]
 }
 
 /// Tile offsets of a file.
@@ -545,7 +545,7 @@ impl Fragment {
     }
 
     /// Returns a list with one number per tile.
-    pub(crate) fn list(&self, reader: &MetadataLoader, list: List, slot: usize) -> Result<&[u64]> {
+    pub(crate) fn list(&self, reader: &MetadataLoader, list: FooterList, slot: usize) -> Result<&[u64]> {
         let cell = &self.loaded(slot).lists[list as usize];
         if let Some(numbers) = cell.get() {
             return Ok(numbers);
@@ -560,8 +560,8 @@ impl Fragment {
             None => section::numbers(&object, &self.section(reader, offset)?, "a list of the fragment")?,
         };
         // Versions 1 and 2 store no list of a file that does not exist.
-        let optional =
-            (loaded.is_some() || matches!(list, List::Sums | List::NullCounts)) && numbers.is_empty();
+        let optional = (loaded.is_some() || matches!(list, FooterList::Sums | FooterList::NullCounts))
+            && numbers.is_empty();
         if numbers.len() as u64 != self.tiles && !optional {
             let detail = format!("{} entries for {} tiles", numbers.len(), self.tiles);
             return Err(Error::corrupt("a list of the fragment", object, offset, detail));
@@ -570,8 +570,13 @@ impl Fragment {
     }
 
     /// Returns minima or maxima of tiles.
-    pub(crate) fn extrema(&self, reader: &MetadataLoader, list: List, slot: usize) -> Result<&ExtremaValues> {
-        let cell = &self.loaded(slot).extrema[usize::from(list == List::Maxs)];
+    pub(crate) fn extrema(
+        &self,
+        reader: &MetadataLoader,
+        list: FooterList,
+        slot: usize,
+    ) -> Result<&ExtremaValues> {
+        let cell = &self.loaded(slot).extrema[usize::from(list == FooterList::Maxs)];
         if let Some(values) = cell.get() {
             return Ok(values);
         }
@@ -613,7 +618,12 @@ impl Fragment {
     /// Reads the tile offsets, which are required to locate tiles.
     pub(crate) fn check_tiles(&self, reader: &MetadataLoader) -> Result<()> {
         for slot in 0..self.slots() {
-            let lists = [List::Offsets, List::VarOffsets, List::VarSizes, List::ValidityOffsets];
+            let lists = [
+                FooterList::Offsets,
+                FooterList::VarOffsets,
+                FooterList::VarSizes,
+                FooterList::ValidityOffsets,
+            ];
             for list in lists {
                 // Not every version has all of them.
                 if self.footer.loaded.is_some() || self.footer.list(list, slot).is_some() {
@@ -639,11 +649,11 @@ impl Fragment {
         }
         for slot in 0..self.slots() {
             if self.footer.version >= 11 {
-                self.extrema(reader, List::Mins, slot)?;
-                self.extrema(reader, List::Maxs, slot)?;
-                let sums = self.footer.list(List::Sums, slot).unwrap_or(u64::MAX);
+                self.extrema(reader, FooterList::Mins, slot)?;
+                self.extrema(reader, FooterList::Maxs, slot)?;
+                let sums = self.footer.list(FooterList::Sums, slot).unwrap_or(u64::MAX);
                 section::numbers(&object, &self.section(reader, sums)?, "sums")?;
-                let nulls = self.footer.list(List::NullCounts, slot).unwrap_or(u64::MAX);
+                let nulls = self.footer.list(FooterList::NullCounts, slot).unwrap_or(u64::MAX);
                 section::numbers(&object, &self.section(reader, nulls)?, "null counts")?;
             }
         }
@@ -655,15 +665,15 @@ impl Fragment {
     /// Compares the lengths of its files with the footer.
     fn check_files(&self, reader: &MetadataLoader) -> Result<()> {
         for (number, object) in self.object_names().enumerate() {
-            let said = self.footer.files[number % 3][number / 3];
-            if said > 0 {
+            let declared = self.footer.files[number % 3][number / 3];
+            if declared > 0 {
                 let found = reader.store.len(&object)?;
-                if found < said {
+                if found < declared {
                     return Err(Error::truncated(
                         "a file of the fragment",
                         reader.store.describe(&object),
                         0,
-                        said,
+                        declared,
                         found,
                     ));
                 }
@@ -750,7 +760,7 @@ impl Fragment {
         Ok((start, end - start))
     }
 
-    /// What was loaded of a slot.
+    /// Loaded lists of a slot.
     fn loaded(&self, slot: usize) -> &SlotSections {
         let make = || Box::new(SlotSections { names: self.slot_names(slot), ..SlotSections::default() });
         self.slots[slot].get_or_init(make)

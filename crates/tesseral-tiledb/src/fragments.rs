@@ -99,7 +99,7 @@ impl Fragments {
     /// Calls `each` with every fragment, lowest layer first. Fragments that are not open yet are opened and dropped in batches.
     ///
     /// # Errors
-    /// What opening one of them or `each` meets.
+    /// Errors of opening one of them, and of `each`.
     pub(crate) fn visit(
         &self,
         reader: &MetadataLoader,

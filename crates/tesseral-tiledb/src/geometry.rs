@@ -118,7 +118,7 @@ impl Geometry {
     }
 
     /// Returns the cells of a tile that are part of the array, if it begins before the array; otherwise `None`.
-    pub(crate) fn cut(&self, coords: &[u64]) -> Option<PaddedTile> {
+    pub(crate) fn padded_tile(&self, coords: &[u64]) -> Option<PaddedTile> {
         let axes = || self.axes.iter().zip(coords);
         if !axes().any(|(axis, c)| *c == 0 && axis.before > 0) {
             return None;

@@ -128,7 +128,7 @@ impl TileDbContainer {
                 }
             }
         }
-        // Beside its labels, an array of one field is a variable as they are.
+        // An array of one field with labels is named as a variable, as its labels are.
         if let (None, false, [array]) = (&self.group, self.labels.is_empty(), self.arrays.as_mut_slice())
             && let Some(array) = Arc::get_mut(array)
             && let [field] = array.schema.fields.as_slice()

@@ -77,7 +77,7 @@ impl MetadataLoader {
         self.decode(&described, bytes)
     }
 
-    /// Returns the unfiltered bytes of a generic tile without a digest of its own.
+    /// Returns the unfiltered bytes of a generic tile without a digest.
     pub(crate) fn decode(&self, object: &str, bytes: &[u8]) -> Result<(Vec<u8>, bool)> {
         let tile = GenericTile::parse(object, bytes)?;
         let decoded =

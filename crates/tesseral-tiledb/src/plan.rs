@@ -82,7 +82,7 @@ pub(crate) fn plan(array: &TileDbArray, reader: &MetadataLoader, request: &Reque
             let number = geometry.number(placement, &coords).ok_or_else(outside)?;
             let tile = geometry.tile(&coords).ok_or_else(outside)?;
             let Some(cover) = tile.intersect(&placement.region) else { continue };
-            let cut = geometry.cut(&coords).is_some();
+            let cut = geometry.padded_tile(&coords).is_some();
             let whole = !cut && cover == tile && !boxes.overlapped_above(layer, &cover);
             let mut parts = SmallVec::new();
             let mut direct = true;

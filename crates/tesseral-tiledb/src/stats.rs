@@ -18,14 +18,14 @@ use crate::array::TileDbArray;
 use crate::fragment::Fragment;
 use crate::metadata_loader::MetadataLoader;
 use crate::wire::datatype::Datatype;
-use crate::wire::footer::List;
+use crate::wire::footer::FooterList;
 use crate::wire::pipeline::FilterPipeline;
 
 /// Returns the statistics of a column of a tile. Unreadable ones are ignored.
 pub(crate) fn stats(array: &TileDbArray, chunk: &PlannedChunk, column: Column) -> ChunkStats {
     let unknown = ChunkStats::unknown(chunk.cells);
     let Ok((fragment, tile)) = array.locate(chunk.id) else { return unknown };
-    if fragment.scattered.is_some() || array.cut(fragment, tile).is_some() {
+    if fragment.scattered.is_some() || array.padded_tile(fragment, tile).is_some() {
         return unknown;
     }
     let field = match column {
@@ -60,16 +60,16 @@ pub(crate) fn load(
                     let Ok(Some(slot)) = array.slot(fragment, field) else { continue };
                     let attribute = &fragment.schema.wire.attributes[slot];
                     if attribute.nullable {
-                        numbers(List::NullCounts, slot);
+                        numbers(FooterList::NullCounts, slot);
                     }
                     if attribute.datatype.dtype().class() != Class::Text {
-                        numbers(List::Sums, slot);
+                        numbers(FooterList::Sums, slot);
                     }
-                    for list in [List::Mins, List::Maxs] {
+                    for list in [FooterList::Mins, FooterList::Maxs] {
                         drop(fragment.extrema(reader, list, slot));
                     }
                 }
-                Column::Dim(dim) => numbers(List::Sums, fragment.dim_slot(usize::from(dim))),
+                Column::Dim(dim) => numbers(FooterList::Sums, fragment.dim_slot(usize::from(dim))),
                 Column::Timestamp | Column::DeletedBy => {}
             }
         }
@@ -95,7 +95,7 @@ fn coordinates(
         return unknown;
     };
     let sum = match fragment.footer.version >= 11 {
-        true => fragment.list(&array.reader, List::Sums, fragment.dim_slot(dim)).ok(),
+        true => fragment.list(&array.reader, FooterList::Sums, fragment.dim_slot(dim)).ok(),
         false => None,
     };
     let sum = sum.and_then(|sums| sums.get(usize::try_from(tile).ok()?).copied());
@@ -135,14 +135,14 @@ fn texts(
     if !compared || !array.schema.sparse {
         return Ok(unknown);
     }
-    let end = |list: List| -> Result<Option<Scalar>> {
+    let end = |list: FooterList| -> Result<Option<Scalar>> {
         let values = fragment.extrema(&array.reader, list, slot)?;
         let bytes =
             if attribute.var() { values.var(at) } else { values.fixed(at, attribute.values as usize) };
         let bytes = bytes.filter(|bytes| !bytes.contains(&0));
         bytes.map(|bytes| Scalar::from_le_bytes(attribute.datatype.dtype(), bytes)).transpose()
     };
-    let (Some(min), Some(max)) = (end(List::Mins)?, end(List::Maxs)?) else { return Ok(unknown) };
+    let (Some(min), Some(max)) = (end(FooterList::Mins)?, end(FooterList::Maxs)?) else { return Ok(unknown) };
     if nulls == cells || !min.compare(&max).is_some_and(Ordering::is_le) {
         return Ok(unknown);
     }
@@ -163,7 +163,7 @@ fn read(array: &TileDbArray, fragment: &Fragment, slot: usize, tile: u64, cells:
     let at = usize::try_from(tile).unwrap_or(usize::MAX);
     let nulls = match attribute.nullable {
         false => 0,
-        true => match fragment.list(reader, List::NullCounts, slot)?.get(at) {
+        true => match fragment.list(reader, FooterList::NullCounts, slot)?.get(at) {
             Some(nulls) if *nulls <= cells => *nulls,
             _ => return Ok(unknown),
         },
@@ -175,9 +175,9 @@ fn read(array: &TileDbArray, fragment: &Fragment, slot: usize, tile: u64, cells:
         return Ok(ChunkStats { nulls: Stat::Exact(nulls), nans: Stat::Exact(0), ..unknown });
     }
     let size = attribute.datatype.size();
-    let min = fragment.extrema(reader, List::Mins, slot)?.fixed(at, size);
-    let max = fragment.extrema(reader, List::Maxs, slot)?.fixed(at, size);
-    let sum = fragment.list(reader, List::Sums, slot)?.get(at).copied();
+    let min = fragment.extrema(reader, FooterList::Mins, slot)?.fixed(at, size);
+    let max = fragment.extrema(reader, FooterList::Maxs, slot)?.fixed(at, size);
+    let sum = fragment.list(reader, FooterList::Sums, slot)?.get(at).copied();
     let (Some(min), Some(max), Some(sum)) = (min, max, sum) else { return Ok(unknown) };
     let (min, max) = (Scalar::from_le_bytes(dtype, min)?, Scalar::from_le_bytes(dtype, max)?);
     let float = dtype.class() == Class::Float;
@@ -200,7 +200,7 @@ fn read(array: &TileDbArray, fragment: &Fragment, slot: usize, tile: u64, cells:
     })
 }
 
-/// Returns the stored sum of `count` cells in a range; `None` if it can have saturated on the way.
+/// Returns the stored sum of `count` cells in a range; `None` if it may have saturated.
 fn total((min, max): (&Scalar, &Scalar), cells: u64, bits: u64) -> Option<Sum> {
     match min.dtype().class() {
         Class::Float => {

@@ -30,7 +30,7 @@ use crate::wire::shard::{IndexLayout, ShardIndex};
 
 /// Bytes that looking for a chunk that does not exist, and planning it, counts as.
 const ABSENT_COST: u64 = 1024;
-/// Number of chunks that are looked for in one round.
+/// Number of chunks that are requested in one round.
 const TOGETHER: usize = 1 << 16;
 /// Size of the shard indexes that an array keeps, in bytes.
 const KEPT_INDEXES: usize = 32 << 20;
@@ -291,7 +291,7 @@ impl ZarrArray {
         if self.grid.total() > 0 {
             let touched = self.grid.touched(selection);
             self.limits.check_plan(touched.remaining())?;
-            // A shape can claim any number of unwritten chunks, and each is looked for.
+            // A shape can declare any number of unwritten chunks, and each is requested.
             let (mut absent, mut stored, mut waiting) = (0_u64, 0_u64, 0_usize);
             for coords in touched {
                 let Some(chunk) = Rounds::later(self.planned(&coords, &request.columns, rounds))? else {

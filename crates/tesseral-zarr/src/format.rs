@@ -25,7 +25,7 @@ fn read_back(name: &str, value: &Value) -> Option<Value> {
         return None;
     }
     match value {
-        // Declared values of floats have a notation of their own, also for NaN.
+        // Declared values of floats have a special notation, also for NaN.
         Value::Float(_) if name == FILL_KEY => Some(value.clone()),
         _ => json::to_json(value).map(|json| json::value_of(&json)),
     }

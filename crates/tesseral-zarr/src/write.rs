@@ -31,7 +31,7 @@ pub(crate) const HISTORY: &str = "_tesseral_history";
 pub struct ZarrOptions {
     /// Version to write: 2 or 3.
     pub version: u64,
-    /// Extents of shards in cells. Default: those of the schema; without them, each chunk is an object of its own.
+    /// Extents of shards in cells. Default: those of the schema; without them, each chunk is a separate object.
     pub shards: Option<ShardShape>,
 }
 
@@ -116,7 +116,7 @@ impl ZarrWriter {
                 let detail = format!("{} is not part of a Zarr hierarchy", store.describe(&foreign));
                 return Err(Error::invalid(format!("cannot replace {}: {detail}", store.location())));
             }
-            // Old chunks would be taken for those of the new arrays.
+            // Old chunks would be read as chunks of the new arrays.
             old.iter().try_for_each(|entry| store.remove_all(&entry.name))?;
         }
         Ok(Self {

@@ -11,13 +11,13 @@ const NEAR: usize = 2;
 
 /// The known start positions of the RSIs of one stream.
 ///
-/// Offsets stored beside a stream may be wrong: libaec 1.1.4 points at the last block of the preceding interval when that block
+/// Offsets stored with a stream may be wrong: libaec 1.1.4 points at the last block of the preceding interval when that block
 /// follows a zero block. Decoding from there gives plausible but wrong samples, so a stored offset is used only after
 /// `verify_stored` has confirmed it. Where that is inconclusive, the stream is walked from the start.
 /// A walk skips samples without decoding them and covers no part of the stream twice.
 #[derive(Debug, Default)]
 pub struct RsiIndex {
-    /// The offsets stored beside the stream.
+    /// The offsets stored with the stream.
     stored: Vec<u64>,
     /// The offsets found by walking.
     offsets: Vec<u64>,
@@ -26,7 +26,7 @@ pub struct RsiIndex {
 }
 
 impl RsiIndex {
-    /// An index over the offsets stored beside the stream, which are verified before use.
+    /// An index over the offsets stored with the stream, which are verified before use.
     pub fn from_offsets(stored: Vec<u64>) -> Self {
         Self { stored, ..Self::default() }
     }

@@ -137,7 +137,7 @@ fn filter(shuffle: Shuffle) -> u8 {
     }
 }
 
-/// Appends a chunk of Blosc 1, which has no frame, no filters beside the shuffles, and no runs of one byte.
+/// Appends a chunk of Blosc 1, which has no frame, no filters other than shuffles, and no runs of one byte.
 ///
 /// # Errors
 /// As [`encode`]; `Limit` for more bytes than a chunk can hold.

@@ -240,7 +240,7 @@ impl Dense {
         failed.map_or(Ok(indices), Err)
     }
 
-    /// The selected cells that are not missing, as `see` makes something of them: by stored validity and because they were written.
+    /// Passes the selected cells to `see`; null and unwritten cells are `None`.
     fn valid<T>(
         &self,
         selection: &Selection,

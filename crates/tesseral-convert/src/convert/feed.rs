@@ -175,7 +175,7 @@ impl FeedColumn {
 }
 
 /// The error for a cell that has the value which replaces missing cells.
-fn taken(place: &str, value: &Scalar) -> Error {
+fn value_in_use(place: &str, value: &Scalar) -> Error {
     let what = format!("the cell {place} already holds {value}, the value for missing cells");
     Error::unsupported(what).hint(Advice::OtherFillValue)
 }
@@ -194,7 +194,7 @@ fn stand_in(cells: &mut Cells, value: &Scalar, declared: bool, place: impl Fn(u6
         } else if !declared
             && (*cell == *filled || numeric && missing::same(&Scalar::from_le_bytes(dtype, cell)?, value))
         {
-            return Err(taken(&place(i as u64), value));
+            return Err(value_in_use(&place(i as u64), value));
         }
     }
     Ok(())
@@ -219,7 +219,7 @@ fn stand_in_texts(
     for i in 0..count {
         let (cell, valid) = (cells.get(i), cells.is_valid(i));
         if valid && !declared && cell == own {
-            return Err(taken(&place(i as u64), value));
+            return Err(value_in_use(&place(i as u64), value));
         }
         out.push(if valid { cell } else { own }, valid);
     }

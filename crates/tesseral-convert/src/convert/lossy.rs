@@ -69,7 +69,7 @@ impl ErrorBound {
         Ok(Some(Self { abs, rel, bits, has_missing: summary.nulls() > 0, least: min, binary }))
     }
 
-    /// The value of missing cells: it is stored apart from the packed ones.
+    /// The value of missing cells, stored separately from packed cells.
     pub(crate) fn missing() -> Scalar {
         Scalar::from_element(f64::NAN)
     }

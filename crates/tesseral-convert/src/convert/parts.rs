@@ -145,7 +145,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// A part, and what is planned of it.
+    /// A part and its plan.
     fn scope(&mut self, number: usize) -> Result<(ContainerPart, PlanScope)> {
         let part = part(self.source, number)?;
         check_plan(part.arrays.len(), self.options)?;

@@ -38,7 +38,7 @@ const ANY_LENGTH: u64 = 32;
 
 /// Memory of the plan of one array of a conversion, in bytes.
 const PLAN_COST: u64 = 20 << 10;
-/// Size of a plan that fits beside any memory limit, in bytes.
+/// Size of a plan that fits in addition to any memory limit, in bytes.
 const FREE_PLAN: u64 = 8 << 20;
 
 /// One array to be written.
@@ -88,7 +88,7 @@ pub(crate) struct ConvertPlan {
     pub threads: usize,
 }
 
-/// What is planned together.
+/// Arrays that are planned together.
 #[derive(Clone, Debug)]
 pub(crate) struct PlanScope {
     pub variables: Variables,
@@ -170,7 +170,7 @@ impl ConvertPlan {
         }
     }
 
-    /// Plans without a rehearsal, what was rehearsed before.
+    /// Plans an array that was rehearsed before.
     pub(crate) fn unrehearsed(
         source: &Container,
         scope: PlanScope,
@@ -575,7 +575,7 @@ impl PlannedVariable {
     }
 }
 
-/// Shards of the source around whole new chunks, at most as long as the array: a file can claim any extent, and the index of a shard has an
+/// Shards of the source around whole new chunks, at most as long as the array: a file can declare any extent, and the index of a shard has an
 /// entry for each of its chunks.
 fn shards(shard: &[u64], chunk: &[u64], shape: &[u64]) -> Option<Coords> {
     let extents = shard.iter().zip(chunk).zip(shape);
@@ -845,7 +845,7 @@ fn pick(labels: &Labels, positions: impl Iterator<Item = u64>) -> Labels {
 }
 
 /// Returns whether all variables have the same dimensions and chunks, so that they can be fields of one array. Coordinates
-/// beside data are variables of their own.
+/// next to data are separate variables.
 fn all_alike(drawn: &[PlannedVariable]) -> bool {
     let Some((first, rest)) = drawn.split_first() else { return false };
     let all_data = || drawn.iter().all(|variable| variable.schema.role == VariableRole::Data);

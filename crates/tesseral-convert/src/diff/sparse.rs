@@ -36,7 +36,7 @@ pub(super) fn values(
         execution.cancel.check()?;
         all.iter_mut()
             .enumerate()
-            .for_each(|(i, field)| field.see(schema, schema.dims.len() + i, &pair, &tolerance));
+            .for_each(|(i, field)| field.compare(schema, schema.dims.len() + i, &pair, &tolerance));
         Ok(())
     })?;
     Ok(all.into_iter().map(|field| field.found).collect())
@@ -63,7 +63,7 @@ impl<'a> FieldDifference<'a> {
         Self { variable, found }
     }
 
-    fn see(&mut self, schema: &ArraySchema, column: usize, pair: &JoinedRows<'_>, tolerance: &Tolerance) {
+    fn compare(&mut self, schema: &ArraySchema, column: usize, pair: &JoinedRows<'_>, tolerance: &Tolerance) {
         match pair {
             JoinedRows::Left(batch, rows) => self.alone(schema, column, batch, rows, Side::Left),
             JoinedRows::Right(batch, rows) => self.alone(schema, column, batch, rows, Side::Right),

@@ -71,8 +71,9 @@ impl TimePart {
             Self::Date => {
                 let month = number.div_euclid(DAYS);
                 // Remainders below 12 and 31.
-                let of = |n: i64, count: i64| u8::try_from(n.rem_euclid(count) + 1).unwrap_or(u8::MAX);
-                let (month, day, year) = (of(month, MONTHS), of(number, DAYS), month.div_euclid(MONTHS));
+                let one_based = |n: i64, count: i64| u8::try_from(n.rem_euclid(count) + 1).unwrap_or(u8::MAX);
+                let (month, day, year) =
+                    (one_based(month, MONTHS), one_based(number, DAYS), month.div_euclid(MONTHS));
                 CivilTime { year, month, day, micros: 0 }.to_string()
             }
             _ => number.to_string(),

@@ -8,7 +8,7 @@ use crate::{CellLen, DType, Field, Scalar, TimeUnit, time};
 pub enum TimeScale {
     /// Counts of a unit since 1970.
     Dates(TimeUnit),
-    /// Counts with units and calendar of their own.
+    /// Numbers with CF units and a calendar.
     Since(TimeUnits),
 }
 
@@ -44,7 +44,7 @@ impl TimeCount {
             Self::Quotient(_, 0) => None,
             Self::Quotient(sum, count) => Some(rounded(sum.checked_mul(per_unit)?, i128::from(count))),
             Self::Float(count) if !count.is_finite() || count.abs() > 1e19 => None,
-            // The whole part exactly; what is left is below one unit.
+            // The integer part is exact; the remainder is below one unit.
             Self::Float(count) => {
                 let rest = (count.fract() * per_unit as f64).round() as i128;
                 (count.trunc() as i128).checked_mul(per_unit)?.checked_add(rest)

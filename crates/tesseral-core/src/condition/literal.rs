@@ -1,4 +1,4 @@
-//! Comparisons with numbers as they are written.
+//! Comparisons with literals, without rounding.
 //!
 //! A literal is converted to the dtype of the column once, and every further step compares values of that dtype:
 //!

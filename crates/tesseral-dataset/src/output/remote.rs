@@ -3,7 +3,7 @@
 //! A file is one object, which a conditional put makes visible. Of a folder, the entries by which its format is recognized are
 //! uploaded last, so that nothing is recognized before it is whole.
 //!
-//! Of several that create the same output, one wins: it holds a *claim*, an object next to the output, while it uploads. The claim
+//! If several writers create the same output, one succeeds: it holds a *claim*, an object next to the output, while it uploads. The claim
 //! also shows whether the server honors conditions. A folder is never replaced, because that takes more than one step.
 
 use std::fs::{self, File};
@@ -36,7 +36,7 @@ pub(super) struct RemoteTarget {
     _folder: tempfile::TempDir,
 }
 
-/// What is at the URL.
+/// The object or folder at the URL.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
     Nothing,

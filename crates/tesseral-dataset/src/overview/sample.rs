@@ -74,7 +74,7 @@ fn spread(slice: Slice, extent: u64, count: u64, kept: u64) -> Result<Vec<Slice>
     let first = slice.start / extent;
     let mut out = Vec::new();
     for i in 0..kept {
-        // The middle of the blocks that it stands for.
+        // The middle of the blocks that it represents.
         let block = (2 * u128::from(i) + 1) * u128::from(count) / (2 * u128::from(kept));
         let block = first + u64::try_from(block).map_err(|_| overflow())?;
         let start = block.checked_mul(extent).ok_or_else(overflow)?;

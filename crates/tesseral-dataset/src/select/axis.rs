@@ -156,7 +156,7 @@ impl<'a> AxisCoordinates<'a> {
 
     /// The coordinates of a cyclic axis that lie between two bounds, each after the fewest turns that place it there; `None` for a
     /// position that no turn places there. The bounds are turned and rounded to the dtype of the coordinates, so that a decimal that
-    /// is not a binary number meets its coordinate after a turn as well.
+    /// is not a binary number equals its coordinate after a turn as well.
     fn turns(&self, low: Option<&RangeEnd>, high: Option<&RangeEnd>) -> Option<Vec<Option<f64>>> {
         const MOST: i32 = 8;
         let CoordinateValues::Numbers(labels, dtype) = &self.coordinates else { return None };
@@ -215,7 +215,7 @@ impl<'a> AxisCoordinates<'a> {
                 return Ok(Slice::new(start, start + count as u64));
             }
         }
-        // Unsorted coordinates of one block are taken as they are.
+        // Unsorted coordinates of one block are used unchanged.
         let start = positions().next().unwrap_or(0);
         match run(start).all(Option::is_some) && start + count <= places.len() {
             true => Ok(Slice::new(start as u64, (start + count) as u64)),

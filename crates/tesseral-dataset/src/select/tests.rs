@@ -315,7 +315,7 @@ fn cyclic_ranges_follow_the_axis() {
     assert_eq!(selected_positions(&west, "x=170..280"), [4, 5, 6]);
     let descending = period(&["270", "180", "90", "0"], DType::Float64);
     assert_eq!(selected_positions(&descending, "x=-100..100"), [2, 3, 4]);
-    // What a range across the end gives is an axis like others.
+    // The axis of a range across the end is an axis like others.
     let turned = period(&["350", "355", "0", "5"], DType::Float32);
     assert_eq!(selected_positions(&turned, "x=-10..5"), [0, 1, 2, 3]);
     assert_eq!(selected_positions(&turned, "x=-5..2"), [1, 2]);

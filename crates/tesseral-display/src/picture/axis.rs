@@ -1,4 +1,4 @@
-//! Axes of a picture: coordinates of the drawn points, and where ticks stand.
+//! Axes of a picture: coordinates of the drawn points, and positions of ticks.
 
 use tesseral::{Dimension, Slice};
 
@@ -61,7 +61,7 @@ impl PictureAxis {
         let is_number = matches!(coordinates, Coordinates::Numbers(_));
         let mut ends = (text(slice.start), text(last));
         if is_number && dim.period.is_some() {
-            // Of a range across the end of a cyclic axis, the ends as they are drawn.
+            // The drawn ends of a range across the end of a cyclic axis.
             let number = |at: u64| dim.coordinate(at).and_then(|value| value.as_f64()).unwrap_or(f64::NAN);
             let all = [slice.start].into_iter().chain((0..points).map(position)).chain([last]);
             let stored: Vec<f64> = all.map(number).collect();

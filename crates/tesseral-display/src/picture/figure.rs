@@ -25,7 +25,7 @@ const FIELD: (f64, f64) = (760.0, 560.0);
 const CHART: (f64, f64) = (800.0, 340.0);
 const PROFILE: (f64, f64) = (420.0, 480.0);
 
-/// Where things stand.
+/// Positions of the parts of a figure.
 #[derive(Clone, Debug)]
 pub(super) struct Figure {
     /// Top left corner of the axes.

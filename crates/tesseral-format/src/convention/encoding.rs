@@ -14,7 +14,7 @@ use crate::ArraySpec;
 
 /// Difference between a stored array and the array it encodes.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Encoding {
+pub(super) struct ConventionEncoding {
     /// A dimension of extent 1 encodes a scalar.
     pub scalar: bool,
     /// A trailing dimension contains the elements of a cell; its extent.
@@ -57,7 +57,7 @@ fn cf_units(dtype: DType) -> Option<&'static str> {
     })
 }
 
-impl Encoding {
+impl ConventionEncoding {
     /// Returns whether chunks are stored unchanged.
     pub(super) fn is_plain(&self) -> bool {
         !self.scalar && self.trailing.is_none() && self.text.is_none() && !self.empty
@@ -114,9 +114,9 @@ pub(super) fn implied_role(schema: &ArraySchema, name: &str) -> VariableRole {
 }
 
 /// Encodes an array.
-pub(super) fn encode(spec: &ArraySpec, holds: &Holds) -> Result<(ArraySpec, Encoding)> {
+pub(super) fn encode(spec: &ArraySpec, holds: &Holds) -> Result<(ArraySpec, ConventionEncoding)> {
     let mut native = spec.clone();
-    let (mut marker, mut encoding) = (Marker::default(), Encoding::default());
+    let (mut marker, mut encoding) = (Marker::default(), ConventionEncoding::default());
     let schema = &mut native.schema;
     // Declarations are attributes, in the dtype of the model; the stored dtype may be another.
     schema.field_attributes = holds.field_attributes;
@@ -157,7 +157,7 @@ fn cells(
     text: Option<TextExtent>,
     holds: &Holds,
     marker: &mut Marker,
-    encoding: &mut Encoding,
+    encoding: &mut ConventionEncoding,
 ) -> Result<()> {
     let Some(shape) = schema.shape() else { return Ok(()) };
     let model_dims = |schema: &ArraySchema| -> Vec<(String, u64)> {
@@ -247,13 +247,13 @@ pub(super) fn decode(
     given: Option<&str>,
     holds: &Holds,
     derived: &mut Vec<&'static str>,
-) -> Option<(ArraySchema, Encoding)> {
+) -> Option<(ArraySchema, ConventionEncoding)> {
     let mut schema = native.clone();
     if !holds.field_named_as_dimension {
         original_names(&mut schema);
     }
     let marker = Marker::from_attributes(&native.attributes);
-    let mut encoding = Encoding::default();
+    let mut encoding = ConventionEncoding::default();
     if let Some(marker) = &marker {
         if let Some(list) = &marker.attributes {
             // An attribute may have the name of a key that repeats the schema.
@@ -293,8 +293,9 @@ fn original_names(schema: &mut ArraySchema) {
 }
 
 /// Sets the dtype and dimensions of a marker; `None` if the stored array contradicts it.
-fn restore(schema: &mut ArraySchema, marker: &Marker) -> Option<Encoding> {
-    let mut encoding = Encoding { scalar: marker.scalar, text: marker.text, ..Encoding::default() };
+fn restore(schema: &mut ArraySchema, marker: &Marker) -> Option<ConventionEncoding> {
+    let mut encoding =
+        ConventionEncoding { scalar: marker.scalar, text: marker.text, ..ConventionEncoding::default() };
     if schema.sparse {
         return (marker.cells.is_none() && !marker.scalar && marker.text.is_none() && marker.dims.is_none())
             .then_some(encoding);

@@ -16,7 +16,7 @@ pub fn to_json(rows: &[HistoryRow]) -> Json {
     rows.iter().map(row).collect()
 }
 
-/// Reads rows from their JSON as an attribute value. What is not a row is left out.
+/// Reads rows from their JSON as an attribute value. Values that are not rows are skipped.
 pub fn from_value(value: Option<Value>) -> Vec<HistoryRow> {
     let Some(Value::List(rows)) = value else { return Vec::new() };
     let text = |map: &Attributes, key: &str| match map.get(key) {

@@ -116,7 +116,7 @@ pub struct Holds {
     pub field_attributes: Option<&'static str>,
     /// Names of container attributes in the order in which the format returns them.
     pub container_order: &'static [&'static str],
-    /// Whether groups have attributes of their own, as containers do. Otherwise those are stored with the container.
+    /// Whether groups can have attributes. Otherwise they are stored with the container.
     pub groups: bool,
     /// Whether fields can have the name of a dimension of their array.
     pub field_named_as_dimension: bool,

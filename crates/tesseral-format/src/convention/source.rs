@@ -12,7 +12,7 @@ use tesseral_core::{
 use tesseral_store::Rounds;
 
 use super::AxisLabels;
-use super::encoding::Encoding;
+use super::encoding::ConventionEncoding;
 use super::text::{TextLayout, unpack, unpad};
 use crate::{
     Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, Part, Planned, PlannedChunk,
@@ -24,7 +24,7 @@ use crate::{
 pub(super) struct ModelArray {
     pub inner: Arc<dyn ArraySource>,
     pub schema: ArraySchema,
-    pub encoding: Encoding,
+    pub encoding: ConventionEncoding,
     pub limits: Limits,
     /// Attributes that only repeat the schema.
     pub derived: Vec<&'static str>,
@@ -43,7 +43,7 @@ impl ModelArray {
                 dim.period = labels.period;
             }
         }
-        let (encoding, limits) = (Encoding::default(), Limits::default());
+        let (encoding, limits) = (ConventionEncoding::default(), Limits::default());
         let derived = inner.derived_attributes().to_vec();
         Arc::new(Self { inner, schema, encoding, limits, derived })
     }

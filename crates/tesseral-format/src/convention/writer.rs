@@ -9,7 +9,7 @@ use tesseral_core::{
 
 use super::Holds;
 use super::attributes::{self, AttributeList};
-use super::encoding::{self, Encoding};
+use super::encoding::{self, ConventionEncoding};
 use super::marker::{KEY, Marker};
 use super::text::{TextExtent, TextLayout, pack, pad};
 use crate::{
@@ -33,7 +33,7 @@ struct EncodedArray {
     name: String,
     /// Its number among those of the format.
     number: usize,
-    encoding: Encoding,
+    encoding: ConventionEncoding,
     /// Size of a stored cell of each field in bytes; `None` for variable-length cells.
     sizes: Vec<(Option<usize>, bool)>,
 }

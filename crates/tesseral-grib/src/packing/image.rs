@@ -15,7 +15,7 @@ const PNG: &str = "grid_png";
 
 /// The decoder computes in single precision. Integers of more bits, with the wavelet's sums of a few of them, would be rounded.
 const EXACT_BITS: u32 = 20;
-/// Least number of pixels of a tile or precinct, on average: each needs memory of its own.
+/// Least number of pixels of a tile or precinct, on average: each requires separate memory.
 const LEAST: u64 = 256;
 
 /// Decodes a JPEG 2000 codestream of one component.

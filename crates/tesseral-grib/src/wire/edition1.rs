@@ -7,7 +7,7 @@ use crate::packing::{FieldPacking, PackingScale, SecondOrder};
 use crate::parameter::Parameter;
 use crate::product::{self, FieldProduct};
 
-/// What section 1 states.
+/// Content of section 1.
 #[derive(Debug)]
 pub(crate) struct Definition {
     pub product: FieldProduct,

@@ -166,7 +166,7 @@ fn copy(codec: &'static str, decoded: hdf5_reader::error::Result<Vec<u8>>, dst: 
     Ok(decoded.len())
 }
 
-/// Restores elements; bytes after the last whole element are stored as they are.
+/// Restores elements; bytes after the last complete element are stored unchanged.
 fn unshuffle(src: &[u8], size: usize, dst: &mut [u8]) -> Result<usize> {
     let dst = dst.get_mut(..src.len()).ok_or_else(|| Error::codec("shuffle", "the output is too long"))?;
     let whole = src.len() / size.max(1) * size.max(1);

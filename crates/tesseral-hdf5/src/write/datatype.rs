@@ -41,7 +41,7 @@ pub(super) fn plain(dtype: DType) -> Option<Vec<u8>> {
     })
 }
 
-/// The datatype of a dimension without a variable: big-endian floats, as the reference has it.
+/// The datatype of a dimension without a variable: big-endian floats, as in the reference.
 pub(super) fn dimension_only() -> Vec<u8> {
     let mut out = plain(DType::Float32).unwrap_or_default();
     if let Some(flags) = out.get_mut(1) {

@@ -358,7 +358,7 @@ impl<I: Input> ObjectDecoder<'_, I> {
     fn piece(&self, range: &Range<u64>) -> Result<I::ByteSlice> {
         let at = |offset: u64| (offset - self.start) as usize;
         match &self.body {
-            Some(body) => Ok(I::cut(body, at(range.start)..at(range.end))),
+            Some(body) => Ok(I::slice(body, at(range.start)..at(range.end))),
             None => Ok(self.input.get(range.clone(), "object")?),
         }
     }

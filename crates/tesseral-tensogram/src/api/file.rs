@@ -17,7 +17,7 @@ use super::options::{DecodeOptions, EncodeOptions};
 use super::scanning::SkippedBytes;
 use crate::TensogramFormat;
 use crate::scan::{MessageRange, Scan, Skipped, scan};
-use crate::source::{Input, Source};
+use crate::source::{Input, MessageBytes};
 use crate::wire::descriptor::Descriptor;
 use crate::wire::metadata::Metadata;
 
@@ -65,12 +65,12 @@ enum FileBacking {
 
 impl FileBacking {
     /// Source for the message scan. The scan reads a few bytes per message, so the file is memory-mapped for its duration.
-    fn scanned(&self, source: &Source) -> Result<Scan> {
+    fn scanned(&self, source: &MessageBytes) -> Result<Scan> {
         match self {
             #[cfg(feature = "mmap")]
             Self::File { path, access: ReadMode::Read } if source.len > 0 => {
                 let store: Arc<dyn Store> = Arc::new(LocalStore::new(path, ReadMode::Map));
-                match Source::open(&store) {
+                match MessageBytes::open(&store) {
                     Ok(mapped) if mapped.len == source.len => {
                         mapped.guarded(|| Ok(scan(&mapped, &Cancel::default())?))
                     }
@@ -94,7 +94,7 @@ impl FileBacking {
 /// Returns the message boundaries, scanning the file if needed.
 #[derive(Debug)]
 struct MessageIndex {
-    source: Source,
+    source: MessageBytes,
     messages: Vec<MessageRange>,
     skipped: Vec<Skipped>,
     verified: VerifiedObjects,
@@ -145,7 +145,7 @@ impl TensogramFile {
         if let Some(found) = &*found {
             return Ok(Arc::clone(found));
         }
-        let source = Source::open(&self.inner.backing.store())?;
+        let source = MessageBytes::open(&self.inner.backing.store())?;
         let scanned = self.inner.backing.scanned(&source)?;
         let Scan { messages, skipped } = scanned;
         let now = Arc::new(MessageIndex { source, messages, skipped, verified: VerifiedObjects::default() });
@@ -345,7 +345,7 @@ impl TensogramFile {
 impl MessageIndex {
     /// Updates the cached boundaries after an append. The list is copied only while it is shared.
     fn with(known: Arc<Self>, store: Arc<dyn Store>, offset: u64, len: u64) -> Result<Self> {
-        let source = Source::open(&store)?;
+        let source = MessageBytes::open(&store)?;
         let (mut messages, skipped) = match Arc::try_unwrap(known) {
             Ok(known) => (known.messages, known.skipped),
             Err(shared) => (shared.messages.clone(), shared.skipped.clone()),
@@ -359,7 +359,11 @@ impl MessageIndex {
         self.messages.get(index).copied().ok_or(TensogramError::Object { what: "message", index, count })
     }
 
-    fn open<'a>(&'a self, index: usize, options: &'a DecodeOptions) -> Result<OpenedMessage<'a, Source>> {
+    fn open<'a>(
+        &'a self,
+        index: usize,
+        options: &'a DecodeOptions,
+    ) -> Result<OpenedMessage<'a, MessageBytes>> {
         let span = self.span(index)?;
         let opened = OpenedMessage::new(&self.source, span.offset, span.len, options)?;
         Ok(opened.remembering(&self.verified))

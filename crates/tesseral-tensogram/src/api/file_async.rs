@@ -13,7 +13,7 @@ use crate::wire::metadata::Metadata;
 
 impl TensogramFile {
     /// Runs `work` on a blocking thread.
-    async fn apart<T: Send + 'static>(
+    async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self) -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -39,7 +39,7 @@ impl TensogramFile {
     /// # Errors
     /// As [`message_count`](Self::message_count).
     pub async fn message_count_async(&self) -> Result<usize> {
-        self.apart(Self::message_count).await
+        self.run_blocking(Self::message_count).await
     }
 
     /// Asynchronous [`read_message`](Self::read_message).
@@ -47,7 +47,7 @@ impl TensogramFile {
     /// # Errors
     /// As [`read_message`](Self::read_message).
     pub async fn read_message_async(&self, index: usize) -> Result<Bytes> {
-        self.apart(move |file| file.read_message(index)).await
+        self.run_blocking(move |file| file.read_message(index)).await
     }
 
     /// Asynchronous [`decode_message`](Self::decode_message).
@@ -60,6 +60,6 @@ impl TensogramFile {
         options: &DecodeOptions,
     ) -> Result<(Metadata, Vec<(Descriptor, Bytes)>)> {
         let options = options.clone();
-        self.apart(move |file| file.decode_message(index, &options)).await
+        self.run_blocking(move |file| file.decode_message(index, &options)).await
     }
 }

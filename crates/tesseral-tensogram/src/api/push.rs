@@ -100,7 +100,7 @@ struct OpenMessage {
 }
 
 /// Outcome of a decoding step.
-enum Step {
+enum DecodeStep {
     /// Progress was made.
     More,
     /// More bytes are needed.
@@ -136,7 +136,7 @@ impl PushDecoder {
                 Some(current) => self.frame(current, &mut events),
                 None => self.seek(&mut events),
             };
-            if matches!(step, Step::Wait) {
+            if matches!(step, DecodeStep::Wait) {
                 return events;
             }
         }
@@ -186,7 +186,7 @@ impl PushDecoder {
     }
 
     /// Searches for the next message.
-    fn seek(&mut self, events: &mut Vec<Event>) -> Step {
+    fn seek(&mut self, events: &mut Vec<Event>) -> DecodeStep {
         let Some(at) = self.finder.find(self.rest()) else {
             // The last bytes can be the start of the magic.
             let rest = self.rest();
@@ -194,20 +194,20 @@ impl PushDecoder {
             let kept = (from..rest.len()).find(|at| preamble::MAGIC.starts_with(&rest[*at..]));
             let kept = kept.unwrap_or(rest.len());
             self.pass(kept);
-            return Step::Wait;
+            return DecodeStep::Wait;
         };
         self.pass(at);
         if (self.rest().len() as u64) < preamble::LEN {
-            return Step::Wait;
+            return DecodeStep::Wait;
         }
         let start = self.base + self.done as u64;
         let Ok(preamble) = Preamble::parse(self.rest(), "the stream", start) else {
             self.pass(1);
-            return Step::More;
+            return DecodeStep::More;
         };
         if preamble.total_length != 0 && preamble.total_length < preamble::LEN + postamble::LEN {
             self.pass(1);
-            return Step::More;
+            return DecodeStep::More;
         }
         self.end_junk(start, events);
         self.done += 24;
@@ -220,18 +220,18 @@ impl PushDecoder {
             waiting: None,
             damaged: false,
         });
-        Step::More
+        DecodeStep::More
     }
 
     /// Decodes the next frame or the postamble of a message.
-    fn frame(&mut self, mut current: OpenMessage, events: &mut Vec<Event>) -> Step {
+    fn frame(&mut self, mut current: OpenMessage, events: &mut Vec<Event>) -> DecodeStep {
         let at = self.base + self.done as u64 - current.start;
         let total = current.preamble.total_length;
         let last = total.checked_sub(postamble::LEN).filter(|_| total != 0);
         let rest = &self.buffer[self.done..];
         if (rest.len() as u64) < postamble::LEN {
             self.current = Some(current);
-            return Step::Wait;
+            return DecodeStep::Wait;
         }
         let begins = rest.starts_with(&frame::MAGIC);
         let ends = match last {
@@ -259,7 +259,7 @@ impl PushDecoder {
             // Bytes between frames are skipped if the message length is known.
             self.done += 1;
             self.current = Some(current);
-            return Step::More;
+            return DecodeStep::More;
         }
         let needed = match self.needed(rest, at, last) {
             Ok(needed) => needed,
@@ -267,7 +267,7 @@ impl PushDecoder {
         };
         if rest.len() < needed.padded {
             self.current = Some(current);
-            return Step::Wait;
+            return DecodeStep::Wait;
         }
         let padding = &rest[needed.frame..needed.padded];
         let next = if padding.iter().all(|byte| *byte == 0) { needed.padded } else { needed.frame };
@@ -284,7 +284,7 @@ impl PushDecoder {
         }
         self.done += next;
         self.current = Some(current);
-        Step::More
+        DecodeStep::More
     }
 
     /// Returns the length in bytes of the frame at the start of `rest`.
@@ -366,7 +366,7 @@ impl PushDecoder {
     }
 
     /// Processes the end of a message.
-    fn end(&mut self, mut current: OpenMessage, at: u64, events: &mut Vec<Event>) -> Step {
+    fn end(&mut self, mut current: OpenMessage, at: u64, events: &mut Vec<Event>) -> DecodeStep {
         let total = current.preamble.total_length;
         let preceding = Postamble::parse(self.rest())
             .filter(|preceding| preceding.total_length == 0 || total == 0 || preceding.total_length == total);
@@ -379,12 +379,12 @@ impl PushDecoder {
         }
         self.done += 24;
         if current.damaged {
-            return Step::More;
+            return DecodeStep::More;
         }
         if current.waiting.is_some() {
             let error = framing("dangling_preceder", "preceder metadata without an object");
             events.push(Event::Damaged { offset: current.start, error });
-            return Step::More;
+            return DecodeStep::More;
         }
         let mut error = |detail: String| {
             let error = Error::corrupt("metadata", "the stream", current.start, detail).into();
@@ -392,7 +392,7 @@ impl PushDecoder {
         };
         let Some(mut metadata) = current.metadata.take() else {
             error("missing metadata frame".to_owned());
-            return Step::More;
+            return DecodeStep::More;
         };
         if metadata.base.len() > current.preceding.len() {
             error(format!(
@@ -400,7 +400,7 @@ impl PushDecoder {
                 metadata.base.len(),
                 current.preceding.len()
             ));
-            return Step::More;
+            return DecodeStep::More;
         }
         metadata.base.resize(current.preceding.len(), Map::new());
         for (entry, keys) in metadata.base.iter_mut().zip(current.preceding) {
@@ -408,15 +408,20 @@ impl PushDecoder {
         }
         let length = at + postamble::LEN;
         events.push(Event::Message { offset: current.start, length, metadata });
-        Step::More
+        DecodeStep::More
     }
 
     /// Abandons a message with invalid frames and searches for the next one from here.
-    fn give_up(&mut self, current: &OpenMessage, error: TensogramError, events: &mut Vec<Event>) -> Step {
+    fn give_up(
+        &mut self,
+        current: &OpenMessage,
+        error: TensogramError,
+        events: &mut Vec<Event>,
+    ) -> DecodeStep {
         if !current.damaged {
             events.push(Event::Damaged { offset: current.start, error });
         }
-        Step::More
+        DecodeStep::More
     }
 }
 

@@ -394,7 +394,7 @@ impl CborItem {
             Value::Float(value) => Self::Float(*value),
             Value::Scalar(scalar) => match numbers(scalar.dtype(), scalar.bytes()) {
                 Ok(Self::Array(mut items)) if items.len() == 1 => items.remove(0),
-                // Dates and complex numbers have no item of their own.
+                // CBOR has no items for dates and complex numbers.
                 _ => Self::Text(scalar.to_string()),
             },
             Value::Text(text) => Self::Text(text.clone()),

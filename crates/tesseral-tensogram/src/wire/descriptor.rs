@@ -43,7 +43,7 @@ const NAMES: [&str; DTYPES.len()] = [
     "bitmask",
 ];
 
-/// What masked cells are restored to, in the order in which the blobs are stored.
+/// The values of masked cells, in the order of the stored blobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MaskKind {
     /// NaN.

@@ -50,9 +50,9 @@ impl Index {
         let compared = objects.iter().map(|object| (object.offset - start, object.len)).zip(places);
         compared
             .enumerate()
-            .filter(|(_, (place, said))| place != said)
-            .map(|(i, (place, said))| {
-                let detail = format!("object {i}: the index has {said:?}, expected {place:?}");
+            .filter(|(_, (place, listed))| place != listed)
+            .map(|(i, (place, listed))| {
+                let detail = format!("object {i}: the index has {listed:?}, expected {place:?}");
                 ("index_offset_mismatch", detail)
             })
             .collect()

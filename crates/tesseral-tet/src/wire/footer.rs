@@ -145,9 +145,9 @@ impl<'de> Deserialize<'de> for HistoryEvent {
             entity: Option<String>,
         }
 
-        struct IndexRow;
+        struct HistoryVisitor;
 
-        impl<'de> Visitor<'de> for IndexRow {
+        impl<'de> Visitor<'de> for HistoryVisitor {
             type Value = HistoryEvent;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -171,7 +171,7 @@ impl<'de> Deserialize<'de> for HistoryEvent {
             }
         }
 
-        deserializer.deserialize_any(IndexRow)
+        deserializer.deserialize_any(HistoryVisitor)
     }
 }
 
@@ -336,7 +336,7 @@ impl FooterJson {
     /// `InvalidRequest`, which does not occur for maps with text keys.
     pub fn write(&self, out: &mut Vec<u8>) -> Result<()> {
         #[derive(Serialize)]
-        struct FooterKeys<'a> {
+        struct WrittenKeys<'a> {
             history: &'a [HistoryEvent],
             #[serde(skip_serializing_if = "Option::is_none")]
             metadata: Option<&'a FooterMetadata>,
@@ -347,7 +347,7 @@ impl FooterJson {
             #[serde(skip_serializing_if = "Option::is_none")]
             secondary_index_ref: Option<FileRange>,
         }
-        let keys = FooterKeys {
+        let keys = WrittenKeys {
             history: &self.history,
             metadata: self.metadata.as_ref(),
             metadata_ref: self.metadata_ref,

@@ -47,7 +47,7 @@ pub struct FooterMetadata {
     pub markers: BTreeMap<String, String>,
 }
 
-/// Reads markers; what is not text by name is none, since the format itself gives the key no meaning.
+/// Reads markers. Values other than text by name are ignored, because the format does not define the key.
 fn markers<'de, D: serde::Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
     let serde_json::Value::Object(map) = serde_json::Value::deserialize(from)? else {
         return Ok(BTreeMap::new());

@@ -17,13 +17,13 @@ pub const VERSION: u64 = 1;
 const WHAT: &str = "secondary index";
 
 #[derive(Deserialize)]
-struct Text {
+struct IndexListText {
     version: u64,
-    indexes: Vec<JsonObject<Entry>>,
+    indexes: Vec<JsonObject<IndexEntryText>>,
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct IndexEntryText {
     kind: String,
     dataset_id: u64,
     #[serde(default)]
@@ -52,7 +52,7 @@ impl SecondaryIndex {
             return Err(corrupt(format!("nested more than {max_depth} levels deep")));
         }
         let JsonObject(text) =
-            serde_json::from_slice::<JsonObject<Text>>(text).map_err(|e| corrupt(e.to_string()))?;
+            serde_json::from_slice::<JsonObject<IndexListText>>(text).map_err(|e| corrupt(e.to_string()))?;
         if text.version != VERSION {
             return Err(Error::unsupported(format!(".tet secondary index version {}", text.version)));
         }

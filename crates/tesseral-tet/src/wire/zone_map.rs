@@ -55,14 +55,14 @@ impl ZoneRange {
 }
 
 #[derive(Deserialize)]
-struct Text<'a> {
+struct ZoneMapText<'a> {
     version: u64,
     #[serde(borrow)]
-    chunks: Vec<JsonObject<Entry<'a>>>,
+    chunks: Vec<JsonObject<ZoneEntryText<'a>>>,
 }
 
 #[derive(Deserialize)]
-struct Entry<'a> {
+struct ZoneEntryText<'a> {
     dataset_id: u64,
     chunk_index: Vec<u64>,
     element_count: u64,
@@ -73,7 +73,7 @@ struct Entry<'a> {
     max_le: Option<Cow<'a, str>>,
 }
 
-impl Entry<'_> {
+impl ZoneEntryText<'_> {
     fn zone(&self) -> Option<Zone> {
         let range = match (&self.min_le, &self.max_le) {
             (None, None) => None,
@@ -105,7 +105,7 @@ pub fn parse(
         return Err(corrupt(format!("nested more than {max_depth} levels deep")));
     }
     let JsonObject(text) =
-        serde_json::from_slice::<JsonObject<Text<'_>>>(text).map_err(|e| corrupt(e.to_string()))?;
+        serde_json::from_slice::<JsonObject<ZoneMapText<'_>>>(text).map_err(|e| corrupt(e.to_string()))?;
     if text.version != VERSION {
         return Err(Error::unsupported(format!(".tet zone maps version {}", text.version)));
     }

@@ -38,7 +38,7 @@ pub(super) struct ArrayState {
     pub(super) level: Option<i32>,
     /// Declared missing value, for zone maps.
     fill: FillRule,
-    /// The values that statistics leave out.
+    /// The values that statistics exclude.
     pub(super) missing: Vec<Scalar>,
     pub(super) metadata: DatasetMetadata,
     /// The marker of the storage conventions.

@@ -10,7 +10,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use tesseral_core::{Error, Result};
 
-/// Bytes of the count in front of the chunks, and of the lengths in front of each.
+/// Size of the count before the chunks, and of the lengths before each chunk.
 const COUNT: u64 = 8;
 const LENGTHS: u64 = 12;
 
@@ -69,7 +69,7 @@ impl ChunkTable {
     /// Where the chunks lie in the file that hold a range of unfiltered bytes; `None` when those are all chunks, the tile is
     /// shorter, or the range is empty.
     pub fn span(&self, bytes: &Range<u64>) -> Option<Range<u64>> {
-        // In front of empty chunks, an empty range would end before it begins.
+        // Before empty chunks, an empty range would end before it begins.
         if bytes.is_empty() {
             return None;
         }

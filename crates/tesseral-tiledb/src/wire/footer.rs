@@ -32,7 +32,7 @@ pub struct Footer {
     pub files: [Vec<u64>; 3],
     /// Offset of the R-tree.
     pub rtree: u64,
-    /// Offsets of lists by slot: see [`List`].
+    /// Offsets of lists by slot: see [`FooterList`].
     pub lists: Vec<Vec<u64>>,
     /// Offset of the fragment statistics.
     pub statistics: Option<u64>,
@@ -45,7 +45,7 @@ pub struct Footer {
 /// Lists of a fragment, in the order of the footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum List {
+pub enum FooterList {
     Offsets,
     VarOffsets,
     VarSizes,
@@ -143,7 +143,7 @@ impl Footer {
         };
         let mut lists = Vec::with_capacity(count);
         for list in 0..count {
-            let stored = if list == List::Offsets as usize { slots } else { var_slots };
+            let stored = if list == FooterList::Offsets as usize { slots } else { var_slots };
             let mut offsets = cursor.u64s(stored, "the offsets of lists")?;
             offsets.resize(all, NO_LIST);
             lists.push(offsets);
@@ -185,7 +185,7 @@ impl Footer {
     }
 
     /// Offset of a list of a slot; `None` for lists that the version lacks.
-    pub fn list(&self, list: List, slot: usize) -> Option<u64> {
+    pub fn list(&self, list: FooterList, slot: usize) -> Option<u64> {
         self.lists.get(list as usize)?.get(slot).copied().filter(|offset| *offset != NO_LIST)
     }
 

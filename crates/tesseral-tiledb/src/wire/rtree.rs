@@ -3,7 +3,7 @@
 //! ```text
 //! u32 fanout │ u32 levels │ per level, root first: u64 count │ boxes: one range per dimension
 //! ```
-//! Before version 5, `u32 dimensions` is in front of the fanout and `u8 datatype` behind it.
+//! Before version 5, `u32 dimensions` precedes the fanout and `u8 datatype` follows it.
 //!
 //! Only the leaves are retained, because plans use their boxes.
 

@@ -12,7 +12,7 @@ use tesseral_core::{Cursor, Result};
 use super::footer::Footer;
 use super::schema::{Schema, StoredRange, ranges};
 
-/// What later versions store in sections of their own.
+/// Data that later versions store in separate sections.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadedSections {
     /// Tile offsets, offsets of variable-length data and their sizes, each by slot.

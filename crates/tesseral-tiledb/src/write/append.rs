@@ -18,7 +18,7 @@ use crate::open::{ArrayListing, TileDbContainer, folder_name};
 use crate::wire::check_written;
 use crate::wire::schema::CellLayout;
 
-/// What is written to an array: a box of a dense one, or cells of a sparse one.
+/// Target of a write: a box of a dense array, or cells of a sparse array.
 #[derive(Debug)]
 pub(crate) enum ArrayWrite {
     Dense(Box<DenseWrite>),

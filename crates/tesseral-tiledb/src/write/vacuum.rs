@@ -23,7 +23,7 @@ fn lines(opened: &ArraySnapshot, object: &str) -> Result<Vec<String>> {
     Ok(crate::directory::names(&bytes))
 }
 
-/// Reason why a fragment must be kept although another one claims to replace it; `None` if it can be removed.
+/// Reason why a fragment must be kept although another one is declared to replace it; `None` if it can be removed.
 fn uncovered(opened: &ArraySnapshot, by: Option<&Fragment>, old: &Fragment) -> Option<String> {
     let Some(by) = by else { return Some("the replacing fragment cannot be read".to_owned()) };
     if old.entry.start < by.entry.start || by.entry.end < old.entry.end {

@@ -73,7 +73,7 @@ pub(super) fn array_v3(
         codecs = vec![json!({"name": "sharding_indexed", "configuration": configuration})];
     }
     let mut attributes = missing::attributes(schema);
-    // As xarray has it: JSON has no NaN.
+    // As in xarray: JSON has no NaN.
     if let Some(Value::Float(value)) = attributes.get(FILL_KEY) {
         let value = *value;
         let text = match field.dtype.class() {

@@ -16,7 +16,7 @@ pub enum ShardShape {
     List(Vec<u64>),
     /// Of some dimensions, for arrays with one of them. Others have one chunk per shard.
     Named(Vec<(String, u64)>),
-    /// Each chunk is an object of its own.
+    /// Each chunk is a separate object.
     None,
 }
 

@@ -6,7 +6,7 @@ use tesseral_core::Region;
 
 use super::dense::around;
 
-/// Number of disjoint boxes up to which later fragments are looked for that fill the gaps of earlier ones.
+/// Number of disjoint boxes up to which later fragments that fill gaps of earlier ones are searched.
 const MOST_BOXES: usize = 64;
 /// Number of comparisons of boxes in a run of fragments that are considered as a whole.
 const MOST_STEPS: usize = 50_000_000;
