@@ -81,3 +81,20 @@ def test_decisions_are_indexed_without_gaps():
         title, state = states[page.name[:4]]
         assert f"({page.name})" in title and state not in ("unused", "reserved"), f"{page.name} is not in the index"
         assert page.read_text().startswith(f"# {page.name[:4]} — "), f"{page.name}: unexpected heading"
+
+
+def test_names_in_the_glossary_exist():
+    """The third column of the tables of the glossary: types, functions, modules and files."""
+    sources = list((ROOT / "crates").glob("*/src/**/*.rs"))
+    code = "\n".join(path.read_text() for path in sources)
+    missing = []
+    for row in re.findall(r"^\| (.*) \|$", (DOCS / "glossary.md").read_text(), re.M):
+        for name in re.findall(r"`([^`]+)`", row.split(" | ")[-1]):
+            if name.endswith(".rs"):
+                known = any(path.as_posix().endswith(f"/{name}") for path in sources)
+            else:
+                plain = re.sub(r"[{(<].*", "", name)
+                known = all(re.search(rf"\b{re.escape(part)}\b", code) for part in re.split(r"::| = ", plain) if part)
+            if not known and not (ROOT / "crates" / name.partition("::")[0]).is_dir():
+                missing.append(name)
+    assert not missing

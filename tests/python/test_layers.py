@@ -124,31 +124,41 @@ def test_cells_are_added_in_one_folder():
     assert len(code) > 15 and not {name: python.findall(text) for name, text in code.items() if python.search(text)}
 
 
-#: Public types that share a name, and why the two are one concept or cannot be confused.
-SHARED_TYPES = {
-    "Part": "of an object, inside the remote store",
-    "Request": "to an object store, inside the remote store",
-    "Target": "a parsed URL, inside the remote store",
-    "Version": "of an object, inside the remote store",
-}
+#: Types that share a name, and why they are one concept.
+SHARED_TYPES = {"Guard": "the guard of a memory map, and its counterpart without signals on other systems"}
 
 
-def type_names() -> dict[str, dict[str, bool]]:
-    """Types that library crates declare outside tests: the files by name, and whether the type is public there."""
-    declared: dict[str, dict[str, bool]] = {}
-    pattern = re.compile(r"^(pub )?(?:pub\([^)]*\) )?(?:unsafe )?(?:struct|enum|union|trait) ([A-Z]\w*)", re.M)
-    for path in sources(formats=True):
+def type_names() -> dict[str, list[str]]:
+    """Types that all crates declare outside tests, public and private: the places by name."""
+    declared: dict[str, list[str]] = {}
+    pattern = re.compile(r"^\s*(?:pub )?(?:pub\([^)]*\) )?(?:unsafe )?(?:struct|enum|union|trait) ([A-Z]\w*)", re.M)
+    interfaces = [path for crate in sorted(INTERFACES) for path in sorted((ROOT / "crates" / crate / "src").rglob("*.rs"))]
+    for path in sources(formats=True) + interfaces:
         # The suite repeats concepts of the libraries on purpose: naive oracles and test formats.
         if "tesseral-conformance" not in path.parts:
-            for match in pattern.finditer(without_tests(path.read_text())):
-                declared.setdefault(match[2], {})[str(path.relative_to(ROOT))] = bool(match[1])
+            text = without_tests(path.read_text())
+            for match in pattern.finditer(text):
+                line = text.count("\n", 0, match.start(1)) + 1
+                declared.setdefault(match[1], []).append(f"{path.relative_to(ROOT)}:{line}")
     return declared
 
 
-def test_public_types_have_one_name_each():
-    """A search for the name of a public type leads to one declaration, among public and private ones."""
-    shared = {name: sorted(files) for name, files in type_names().items() if len(files) > 1 and any(files.values())}
-    assert shared.keys() == SHARED_TYPES.keys(), shared
+def test_types_have_one_name_each():
+    """A search for the name of a type leads to one declaration."""
+    names = type_names()
+    shared = {name: places for name, places in names.items() if len(places) > 1}
+    assert len(names) > 1000 and shared.keys() == SHARED_TYPES.keys(), shared
+
+
+#: Names of functions and closures that say nothing of what they do.
+EMPTY_NAMES = re.compile(r"\bfn (?:of|one|told|made|it)\b|\blet (?:mut )?(?:of|one|told|made|it) = (?:move )?\|")
+
+
+def test_functions_are_named_by_what_they_do():
+    interfaces = [path for crate in sorted(INTERFACES) for path in sorted((ROOT / "crates" / crate / "src").rglob("*.rs"))]
+    texts = {str(path.relative_to(ROOT)): without_tests(path.read_text()) for path in sources(formats=True) + interfaces}
+    assert not {name: EMPTY_NAMES.findall(text) for name, text in texts.items() if EMPTY_NAMES.search(text)}
+    assert EMPTY_NAMES.search("pub(crate) fn of(x: u8)") and EMPTY_NAMES.search("let one = |x: u8| x")
 
 
 @pytest.mark.parametrize(
