@@ -35,10 +35,10 @@ pub(crate) struct AppendArguments {
     /// Timestamp of the write in milliseconds since 1970 [default: now]
     #[arg(long, value_name = "T")]
     timestamp: Option<u64>,
-    /// Keep the last of several cells at one position of a sparse array instead of returning an error
+    /// If several cells of a sparse array have the same position, keep the last instead of returning an error
     #[arg(long)]
     dedup: bool,
-    /// The rows are sorted in the order of the array: read them in batches
+    /// The rows are already in the storage order of the array; read them in batches
     #[arg(long)]
     sorted: bool,
 }

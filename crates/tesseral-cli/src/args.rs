@@ -18,17 +18,17 @@ const STYLES: Styles = Styles::styled()
     .placeholder(AnsiColor::Cyan.on_default());
 
 const AFTER_HELP: &str = "\
-`tet SOURCE` alone is `tet info SOURCE`. A source is a file or folder of any known format, recognized by its content.
+`tet SOURCE` is short for `tet info SOURCE`. A source is a file, folder or URL of any known format, recognized by its content.
 
 Selections, one argument per dimension (its name, or its number from 0):
   dim=a:b[:step]   positions, half-open; negative ones count from the end
   dim=7            one position
-  dim=a..b         coordinate values, both ends included; either may be left out
-  dim=@v           one coordinate value; a date such as 2015-07 means all of it
+  dim=a..b         coordinates, both ends included; either can be omitted
+  dim=@v           one coordinate; a date such as 2015-07 selects the whole period
+  dim=~v           the nearest coordinate
 
-Exit codes: 0 ok, 1 not equal or not intact, 2 usage, 3 not found or no permission, 4 not a readable file of a known format,
-5 damaged data, 6 limit exceeded, 7 not supported, 8 input or output failed, 70 internal error,
-130 interrupted.";
+Exit codes: 0 success, 1 not equal or not intact, 2 usage, 3 not found or no permission, 4 no known format, 5 damaged data, \
+6 limit exceeded, 7 not supported, 8 I/O error or changed source, 70 internal error, 130 interrupted";
 
 /// Inspect, print, aggregate, convert, verify, repair and recover tiled arrays
 #[derive(Debug, Parser)]
@@ -52,8 +52,8 @@ pub(crate) struct Global {
     /// Limit results and working memory to this many bytes, e.g. 512MiB [default: the budget stored in the file, if any]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
-    /// Accept chunks and arrays that expand to this many bytes, regardless of their stored size [default: 32 MiB per chunk, 64
-    /// MiB per operation, and always 32 and 64 times the stored size]
+    /// Accept chunks and arrays that expand to this many bytes, regardless of their stored size [default: 32 MiB per chunk and
+    /// 64 MiB per operation, or more if the source stores enough bytes]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) max_expansion: Option<u64>,
     /// Number of threads [default: all cores]
@@ -62,7 +62,7 @@ pub(crate) struct Global {
     /// Do not verify stored digests
     #[arg(long, global = true)]
     pub(crate) no_digests: bool,
-    /// Fail where a chunk is absent, instead of showing the fill value (Zarr, HDF5)
+    /// Treat absent chunks as errors instead of reading the fill value (Zarr, HDF5)
     #[arg(long, global = true)]
     pub(crate) strict: bool,
     /// Read the state at a time: T or T1..T2, each in milliseconds since 1970 or a date
@@ -74,13 +74,13 @@ pub(crate) struct Global {
     /// Stop after this time, such as 30s or 5m, with exit code 8
     #[arg(long, global = true, value_name = "TIME", value_parser = parse_time)]
     pub(crate) deadline: Option<Duration>,
-    /// Print rounds, requests and bytes of URLs on standard error, planned before reading and counted afterwards
+    /// Print planned and actual round trips, requests and bytes of URLs on standard error
     #[arg(long, global = true)]
     pub(crate) explain: bool,
-    /// Keep bytes of URLs in a folder, for later commands that read them [default: the folder in TESSERAL_CACHE, if set]
+    /// Cache bytes of URLs in a folder for later commands [default: the folder in TESSERAL_CACHE, if set]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
-    /// Limit the folder of --cache to this size [default: 4 GiB]
+    /// Limit the size of the cache folder [default: 4 GiB]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size, requires = "cache")]
     pub(crate) cache_size: Option<u64>,
     /// Use colors in the output

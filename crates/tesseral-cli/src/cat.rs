@@ -39,7 +39,7 @@ pub(crate) struct CatArguments {
     /// Print only cells that match a condition, as rows: `a > 5 and name in ("x", "y")`, `not`, `or`, `is null`
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
-    /// Print only the first N rows, and report how many follow; 0 for all [default: 1000 of text on a terminal, else all]
+    /// Print only the first N rows and the number of omitted rows; 0 for all [default: 1000 for text on a terminal, otherwise all]
     #[arg(short = 'n', long, value_name = "N")]
     rows: Option<u64>,
     /// Print the last rows instead of the first
@@ -166,7 +166,7 @@ pub(crate) fn run(context: &Context, arguments: &CatArguments) -> CliResult {
     if format.is_text() {
         tesseral_engine::check_text(target.array.handle(), &target.array.request(selection))?;
     }
-    // Bytes come as stored; people and tables see missing cells as missing.
+    // Bytes are returned as stored; people and tables see missing cells as missing.
     let stored = arguments.subject.values.stored || matches!(format, OutputFormat::Raw | OutputFormat::Npy);
     let kind = if arguments.subject.values.stored { block::Validity::Stored } else { block::Validity::Model };
     let validity = arguments.validity.then_some(kind);

@@ -38,7 +38,7 @@ pub(crate) enum Command {
     Rechunk(convert::RechunkArguments),
     /// Copy a dataset to another path or URL, byte for byte, and verify its digests
     Cp(cp::CpArguments),
-    /// Write an index of existing files, which opens as one dataset without copying them
+    /// Write an index of existing files, which can be opened as one dataset without copying them
     Index(index::IndexArguments),
     /// Join existing files along a dimension as one dataset without copying them
     #[command(visible_alias = "concat")]
@@ -47,9 +47,9 @@ pub(crate) enum Command {
     Advise(advise::AdviseArguments),
     /// Compare two sources: exit 0 if they are equal, 1 if not
     Diff(diff::DiffArguments),
-    /// Draw a line, a field, a profile or a histogram in the terminal, as PNG or as SVG
+    /// Draw a map, a line, a profile or a histogram in the terminal, as PNG or as SVG
     Plot(plot::PlotArguments),
-    /// Show datasets in a browser: a page on this machine with maps, series, tables and downloads
+    /// View datasets in a browser: a local web page with maps, series, tables and downloads
     #[cfg(feature = "serve")]
     Serve(serve::ServeArguments),
     /// Run a query document: select, filter, group, window, reduce

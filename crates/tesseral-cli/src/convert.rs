@@ -41,16 +41,15 @@ pub(crate) struct ConvertArguments {
     /// Convert only this region: time=0:10, lat=10..20. Repeatable
     #[arg(long, value_name = "SELECTION")]
     select: Vec<String>,
-    /// Conversion of sparse arrays: `dense`, cells at their positions and the fill value elsewhere; `rows`, one one-dimensional
-    /// array per dimension and field [default: sparse]
+    /// Write sparse arrays as `dense` arrays (with the fill value at empty positions) or as `rows` (a one-dimensional array per
+    /// dimension and field) [default: sparse]
     #[arg(long, value_name = "FORM")]
     sparse_as: Option<SparseAs>,
-    /// Cast cells to another data type, of one array (sst=float32) or of all; values out of range are an error
+    /// Cast cells to another data type, for one array (sst=float32) or for all; values out of range are an error
     #[arg(long, value_name = "DTYPE")]
     cast: Vec<Cast>,
-    /// Missing value that replaces unwritten cells, and nulls if the output does not support them, of one array (sst=-999) or
-    /// of all; it is declared as missing, and an error if another cell has it [default: null, otherwise the fill value of the
-    /// input]
+    /// Value of unwritten cells, and of nulls if the output does not support them, for one array (sst=-999) or for all. It is
+    /// declared as missing; another cell with this value is an error [default: null, otherwise the fill value of the input]
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     fill: Vec<Fill>,
     /// Pack float64 cells into as few bits as keep the absolute error below this
@@ -87,16 +86,16 @@ struct WriteArguments {
     /// Option of the output's format, such as zarr_format=2 or shards=time=100; `tet doctor` lists them. Repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_option)]
     option: Vec<(String, Value)>,
-    /// Store minimum and maximum of every chunk also for other readers (.tet: zone maps)
+    /// Also store minimum and maximum of every chunk for other readers (.tet: zone maps)
     #[arg(long)]
     zone_maps: bool,
-    /// Store no statistics of chunks (.tet: they are stored by default, where other readers ignore them)
+    /// Do not store statistics of chunks (stored by default in .tet, where other readers ignore them)
     #[arg(long)]
     no_statistics: bool,
-    /// Read the output again and compare every cell before publishing it
+    /// Read the output back and compare every cell before publishing it
     #[arg(long)]
     check: bool,
-    /// Whether the output survives a loss of power once it is published; none is for scratch data
+    /// Durability of the published output: `none` for scratch data that may be lost when power fails
     #[arg(long, value_name = "full|none", default_value = "full", hide_default_value = true, value_parser = str::parse::<Durability>)]
     durability: Durability,
     /// Print the plan without writing
@@ -105,10 +104,10 @@ struct WriteArguments {
     /// Replace an existing output
     #[arg(short, long)]
     force: bool,
-    /// Keep completed work for a later attempt if interrupted, also of small outputs [default: from 64 MiB]
+    /// Keep completed work for a later attempt if interrupted, also for small outputs [default: from 64 MiB]
     #[arg(long, conflicts_with = "no_resume")]
     resume: bool,
-    /// Start over, and keep nothing for a later attempt
+    /// Start over, and do not keep work for a later attempt
     #[arg(long)]
     no_resume: bool,
 }

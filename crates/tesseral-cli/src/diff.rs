@@ -33,8 +33,8 @@ pub(crate) struct DiffArguments {
     /// Compare structure and metadata only
     #[arg(long)]
     metadata_only: bool,
-    /// Compare missing cells as they are stored: nulls, unwritten cells and declared missing values then differ. Without it, missing
-    /// cells are equal
+    /// Compare the stored values of missing cells, so that nulls, unwritten cells and declared missing values differ [default: all
+    /// missing cells are equal]
     #[arg(long)]
     stored: bool,
     /// Print nothing; use the exit code

@@ -53,7 +53,7 @@ pub(crate) fn run_mosaic(context: &Context, arguments: &MosaicArguments) -> CliR
 
 fn write(context: &Context, arguments: &IndexArguments, command: &str, join: Join) -> CliResult {
     let open = context.opener(&Meter::new(false))?;
-    let options = IndexOptions { join, overwrite: arguments.force };
+    let options = IndexOptions::new().join(join).overwrite(arguments.force);
     let written = tesseral::index(&arguments.sources, &arguments.output, &open, &options)?;
     if context.json() {
         output::print_json(&json!({

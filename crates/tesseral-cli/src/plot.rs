@@ -32,13 +32,13 @@ pub(crate) struct PlotArguments {
     /// Height in lines [default: by the shape]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=500))]
     height: Option<u16>,
-    /// Range of values of the colors or the height
+    /// Value range of the colors or of the vertical axis
     #[arg(long, value_name = "RANGE", default_value = "full")]
     range: ValueRange,
-    /// Color map of a field [default: viridis; rdbu with --against]
+    /// Color map [default: viridis; rdbu with --against]
     #[arg(long, value_name = "MAP")]
     colors: Option<ColorMap>,
-    /// Kind of picture [default: a field of two dimensions, a profile along a vertical one, a line along another]
+    /// Kind of plot [default: a map over two dimensions, a profile along a vertical dimension, otherwise a line]
     #[arg(long, value_name = "KIND")]
     kind: Option<PlotKind>,
     /// Number of bins of a histogram

@@ -53,13 +53,13 @@ struct ListArguments {
     /// Only queries of this array
     #[arg(long)]
     dataset: Option<String>,
-    /// Only queries of sources whose name contains this
+    /// Only queries of sources whose name contains this text
     #[arg(long)]
     tet: Option<String>,
     /// Only executed (x) or planned (p) queries
     #[arg(long, value_parser = ["x", "p"])]
     mode: Option<String>,
-    /// Only documents that contain this
+    /// Only documents that contain this text
     #[arg(long)]
     grep: Option<String>,
 }

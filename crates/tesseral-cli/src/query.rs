@@ -37,7 +37,7 @@ pub(crate) struct ExecutionArguments {
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "full")]
     format: ReportFormat,
-    /// One line; same as --format quiet
+    /// Print one line; same as --format quiet
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
@@ -51,7 +51,7 @@ pub(crate) struct ExecutionArguments {
     /// Replace existing files that a document writes
     #[arg(short, long)]
     force: bool,
-    /// Allow documents to write files in this folder too
+    /// Also allow documents to write files in this folder
     #[arg(long, value_name = "DIR")]
     spill_allow: Vec<PathBuf>,
 }

@@ -23,16 +23,16 @@ pub(crate) struct ServeArguments {
     /// Port [default: any free one]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     port: u16,
-    /// Address to listen on; others than the loopback address are reachable from the network, without encryption
+    /// Address to listen on; addresses other than loopback are reachable from the network, without encryption
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     address: IpAddr,
-    /// Further name by which browsers reach this machine. Repeatable
+    /// Additional host name under which browsers reach this machine. Repeatable
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
-    /// Maximum bytes to decode for one picture; larger selections are sampled
+    /// Maximum number of bytes to decode for one map; larger selections are sampled
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     work: u64,
-    /// Bytes of computed pictures to keep
+    /// Maximum number of bytes of computed maps to cache
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     keep: u64,
 }

@@ -29,7 +29,7 @@ pub(crate) struct VerifyArguments {
     /// Verify digests without decoding
     #[arg(long, group = "depth")]
     checksum: bool,
-    /// As --deep, plus all other checks of the format's own validator: cells of .tgm must be finite or masked
+    /// Like --deep, with all other checks of the reference validator: cells of .tgm must be finite or masked
     #[arg(long, group = "depth")]
     full: bool,
     /// Warn about metadata that is not in canonical form

@@ -17,7 +17,7 @@ pub(super) enum Block {
     Dense {
         cells: Box<Dense>,
         size: usize,
-        /// Missing values of the field come as the values they are.
+        /// Missing values of the field are returned as their values.
         stored: bool,
     },
     Var(Cells),

@@ -75,7 +75,7 @@ impl CdlType {
     }
 
     /// Writes a number: the shortest decimal that denotes it. Floats always end with their type where a word such as `NaN`
-    /// stands for a number.
+    /// represents a number.
     pub(super) fn write_number(self, out: &mut String, stored: DType, bytes: &[u8]) {
         let dtype = if stored == DType::Float16 || stored == DType::BFloat16 { stored } else { self.dtype };
         let start = out.len();
@@ -133,7 +133,7 @@ pub(super) fn string(bytes: &[u8]) -> String {
     out
 }
 
-/// Three octal digits, so that a digit that follows is not taken for a part of them.
+/// Three octal digits, so that a digit that follows is not parsed as a part of them.
 fn push_byte(out: &mut String, byte: u8) {
     let _ = write!(out, "\\{byte:03o}");
 }

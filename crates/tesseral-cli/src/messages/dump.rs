@@ -21,7 +21,7 @@ pub(crate) struct DumpArguments {
     keys: Vec<String>,
     #[command(flatten)]
     filter: MessageFilter,
-    /// Files of messages
+    /// Message files
     #[arg(required = true)]
     sources: Vec<PathBuf>,
 }

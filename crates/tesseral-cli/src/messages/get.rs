@@ -20,7 +20,7 @@ pub(crate) struct GetArguments {
     keys: Vec<String>,
     #[command(flatten)]
     filter: MessageFilter,
-    /// Files of messages
+    /// Message files
     #[arg(required = true)]
     sources: Vec<PathBuf>,
 }

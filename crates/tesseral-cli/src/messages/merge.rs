@@ -16,13 +16,13 @@ pub(crate) struct MergeArguments {
     /// Output path
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// Which value to use if messages differ in a key
+    /// Value to use if messages differ in a key
     #[arg(short, long, value_name = "WHICH", default_value = "first")]
     strategy: Strategy,
     /// Replace an existing output
     #[arg(short, long)]
     force: bool,
-    /// Files of messages
+    /// Message files
     #[arg(required = true)]
     sources: Vec<PathBuf>,
 }

@@ -69,13 +69,13 @@ pub(super) struct AxisArguments {
     /// Median
     #[arg(long, value_name = "DIMS", num_args = 0..=1, default_missing_value = "")]
     median: Option<String>,
-    /// Covariance with another variable over the same dimensions, `--over` some of them
+    /// Covariance with another variable over the same dimensions, along those of `--over`
     #[arg(long, value_name = "VAR")]
     cov: Option<String>,
     /// Correlation with another variable over the same dimensions
     #[arg(long, value_name = "VAR")]
     corr: Option<String>,
-    /// Delta degrees of freedom of --var, --std and --cov: they divide by the number of values less N
+    /// Delta degrees of freedom of --var, --std and --cov: the divisor is the number of values minus N
     #[arg(long, value_name = "N", default_value_t = 0)]
     ddof: u32,
     /// Quantile from 0 to 1. Repeatable
@@ -87,22 +87,22 @@ pub(super) struct AxisArguments {
     /// Dimensions of --quantile, --histogram, --cov and --corr
     #[arg(long, value_name = "DIMS")]
     over: Option<String>,
-    /// Counts of values in N equal bins, from the smallest to the largest value or from LO to HI
+    /// Count values in N equal bins, from the smallest to the largest value or from LO to HI
     #[arg(long, value_name = "N[,LO,HI]", allow_hyphen_values = true)]
     histogram: Option<String>,
     /// Weights of sums, means, variances, medians and quantiles: a variable along some of the dimensions, or `cos(lat)` for coordinates in degrees
     #[arg(long, value_name = "VAR")]
     weights: Option<String>,
-    /// Statistics of the N positions up to each position of a dimension
+    /// Statistics of windows of N positions that end at each position of a dimension
     #[arg(long, value_name = "DIM=N", conflicts_with = "by")]
     rolling: Option<String>,
-    /// With --rolling, statistics of the N positions around each position
+    /// With --rolling, center the window at each position
     #[arg(long, requires = "rolling")]
     center: bool,
     /// With --rolling, minimum number of values of a window; with fewer, the result is missing [default: all]
     #[arg(long, value_name = "N", requires = "rolling")]
     min_count: Option<u64>,
-    /// Order the rows by a statistic, the lowest first; `-mean` for the highest first
+    /// Sort the rows by a statistic, lowest first; `-mean` for highest first
     #[arg(long, value_name = "STATISTIC", allow_hyphen_values = true)]
     sort: Option<String>,
     /// Print at most N rows; 0 for all
