@@ -49,7 +49,7 @@ fn bit(bits: &[u8], at: usize) -> Option<bool> {
 }
 
 impl<'a> ValueSource<'a> {
-    /// The stored bytes of a value; `None` if they are not there.
+    /// The stored bytes of a value; `None` if they are absent.
     fn get(&self, at: usize) -> Option<&[u8]> {
         let buffer = |number: usize| self.buffers.get(number).map(|own| &own[..]);
         if at >= self.count {

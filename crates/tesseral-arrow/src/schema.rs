@@ -136,7 +136,7 @@ impl ArrowColumns {
             }
             return Ok(());
         }
-        // Validity, and what is beside it before the children.
+        // Validity, and the buffers before the children.
         let buffers = match field.type_type() {
             ipc::Type::Null | ipc::Type::RunEndEncoded => 0,
             ipc::Type::Struct_ | ipc::Type::FixedSizeList => 1,

@@ -21,7 +21,7 @@ use tesseral_core::{
 use tesseral_format::table::{TABLE_KEY, TableDocument, TableShape};
 use tesseral_format::{
     ArraySpec, CodecSpec, Column, ColumnData, CreateOptions, EncodedChunk, EncodedPart, Pending, Role,
-    Scratch, Writer, WrittenChunks, table, to_little_endian,
+    Scratch, Writer, WrittenChunks, check_unique, table, to_little_endian,
 };
 use tesseral_store::{Overwrite, Staged, Store};
 
@@ -405,9 +405,7 @@ impl Writer for ArrowWriter {
     fn begin(&mut self, spec: &ArraySpec) -> Result<usize> {
         let name = &spec.schema.name;
         let column = ArrowColumnWrite::new(spec).map_err(|e| e.in_array(name))?;
-        if self.columns.iter().any(|own| own.name == *name) {
-            return Err(Error::invalid(format!("duplicate array name {name:?}")));
-        }
+        check_unique(self.columns.iter().map(|own| own.name.as_str()), name)?;
         if let Some(first) = self.columns.first() {
             table::check_same_rows((&first.name, first.shape), (name, column.shape))?;
             if first.codec != column.codec {

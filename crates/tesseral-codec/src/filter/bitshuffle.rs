@@ -3,10 +3,10 @@
 //! Header as [byte shuffle](super::byteshuffle). A part whose length is not a multiple of 8 and of the element size is
 //! copied. The layout of a block is that of [`crate::bitshuffle`].
 
-use tesseral_core::{Cursor, Result};
+use tesseral_core::Result;
 
-use super::header::put_len;
-use super::{FilterBuffers, FilterElement, grow};
+use super::header::{put_len, reverse_parts};
+use super::{FilterBuffers, FilterElement};
 use crate::bitshuffle;
 
 const BLOCK: usize = 8192;
@@ -18,22 +18,16 @@ pub(crate) fn reverse(
     out: &mut FilterBuffers,
     cap: usize,
 ) -> Result<()> {
-    let mut header = Cursor::codec("bitshuffle", meta);
-    let mut data = Cursor::codec("bitshuffle", data);
-    let parts = header.count32(4, "parts")?;
-    for _ in 0..parts {
-        let part = data.take(header.len32("part length")?, "part")?;
-        let target = grow(&mut out.data, part.len(), cap, "bitshuffle")?;
+    reverse_parts("bitshuffle", meta, data, out, cap, |part, target| {
         if !part.len().is_multiple_of(8) || !part.len().is_multiple_of(word.size) {
             target.copy_from_slice(part);
-            continue;
+            return Ok(());
         }
         for (block, target) in part.chunks(BLOCK).zip(target.chunks_mut(BLOCK)) {
             bitshuffle::decode_into(block, word.size, target);
         }
-    }
-    out.meta.extend_from_slice(header.rest());
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Shuffles a first part of full groups of eight bytes; the remaining bytes form a second part, which is copied.

@@ -3,10 +3,10 @@
 //! Header `u32 parts`, then one `u32` length per part. Each part is shuffled separately; bytes after its last complete
 //! element are copied.
 
-use tesseral_core::{Cursor, Result};
+use tesseral_core::Result;
 
-use super::header::put_len;
-use super::{FilterBuffers, FilterElement, grow};
+use super::header::{put_len, reverse_parts};
+use super::{FilterBuffers, FilterElement};
 
 pub(crate) fn reverse(
     word: FilterElement,
@@ -15,18 +15,12 @@ pub(crate) fn reverse(
     out: &mut FilterBuffers,
     cap: usize,
 ) -> Result<()> {
-    let mut header = Cursor::codec("byteshuffle", meta);
-    let mut data = Cursor::codec("byteshuffle", data);
-    let parts = header.count32(4, "parts")?;
-    for _ in 0..parts {
-        let part = data.take(header.len32("part length")?, "part")?;
+    reverse_parts("byteshuffle", meta, data, out, cap, |part, target| {
         let (whole, rest) = part.split_at(part.len() / word.size * word.size);
-        let target = grow(&mut out.data, part.len(), cap, "byteshuffle")?;
         crate::shuffle::decode_into(whole, word.size, &mut target[..whole.len()])?;
         target[whole.len()..].copy_from_slice(rest);
-    }
-    out.meta.extend_from_slice(header.rest());
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Shuffles the data as a single part.

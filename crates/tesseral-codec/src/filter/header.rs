@@ -1,6 +1,29 @@
 //! The header that a filter prepends to the metadata.
 
-use tesseral_core::{Error, Result};
+use tesseral_core::{Cursor, Error, Result};
+
+use super::{FilterBuffers, grow};
+
+/// Reverses a filter whose header is `u32 parts`, then one `u32` length per part: calls `restore` with each stored part and its
+/// output of the same length. The metadata of the following filters remain.
+pub(crate) fn reverse_parts(
+    filter: &'static str,
+    meta: &[u8],
+    data: &[u8],
+    out: &mut FilterBuffers,
+    cap: usize,
+    mut restore: impl FnMut(&[u8], &mut [u8]) -> Result<()>,
+) -> Result<()> {
+    let mut header = Cursor::codec(filter, meta);
+    let mut data = Cursor::codec(filter, data);
+    let parts = header.count32(4, "parts")?;
+    for _ in 0..parts {
+        let part = data.take(header.len32("part length")?, "part")?;
+        restore(part, grow(&mut out.data, part.len(), cap, filter)?)?;
+    }
+    out.meta.extend_from_slice(header.rest());
+    Ok(())
+}
 
 /// Appends a 32-bit length.
 pub(crate) fn put_len(filter: &'static str, len: usize, out: &mut Vec<u8>) -> Result<()> {

@@ -204,7 +204,7 @@ fn runs_of_unfiltered_tiles_look_at_their_own_chunks_alone() {
         if range.is_empty() {
             continue;
         }
-        // Whatever lies outside of the span may be anything.
+        // Bytes outside of the span may have any value.
         let span = chain.plain_span(tile.len() as u64, cells.len(), &range).unwrap();
         let mut noise = vec![0xa5; tile.len()];
         noise[span.clone()].copy_from_slice(&tile[span]);

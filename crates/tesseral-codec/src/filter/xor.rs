@@ -1,9 +1,9 @@
 //! XOR of each element with its predecessor, part by part. Header as [byte shuffle](super::byteshuffle).
 
-use tesseral_core::{Cursor, Result};
+use tesseral_core::Result;
 
-use super::header::put_len;
-use super::{FilterBuffers, FilterElement, grow};
+use super::header::{put_len, reverse_parts};
+use super::{FilterBuffers, FilterElement};
 
 pub(crate) fn reverse(
     word: FilterElement,
@@ -12,20 +12,14 @@ pub(crate) fn reverse(
     out: &mut FilterBuffers,
     cap: usize,
 ) -> Result<()> {
-    let mut header = Cursor::codec("xor", meta);
-    let mut data = Cursor::codec("xor", data);
-    let parts = header.count32(4, "parts")?;
-    for _ in 0..parts {
-        let part = data.take(header.len32("part length")?, "part")?;
-        let target = grow(&mut out.data, part.len(), cap, "xor")?;
+    reverse_parts("xor", meta, data, out, cap, |part, target| {
         target.copy_from_slice(part);
         // Each byte depends on the same byte of the preceding element.
         for i in word.size..target.len() {
             target[i] ^= target[i - word.size];
         }
-    }
-    out.meta.extend_from_slice(header.rest());
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Encodes the data as one part.
