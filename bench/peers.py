@@ -517,7 +517,7 @@ class TileDB(Peer):
             domain=tiledb.Domain(*dims), attrs=[tiledb.Attr(name="", dtype=np.float32)]))
 
     def tdb_small(self):
-        """Many small arrays, each in a folder of its own."""
+        """Many small arrays, each in a separate folder."""
         tiledb, out = self.tiledb, Path(self.args.out)
         dimension = tiledb.Dim("x", domain=(0, 99), tile=100, dtype=np.int32)
         schema = tiledb.ArraySchema(domain=tiledb.Domain(dimension), attrs=[tiledb.Attr(name="", dtype=np.float32)])

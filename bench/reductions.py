@@ -1,8 +1,8 @@
-"""Reductions beside NumPy, bottleneck, xarray with flox, zarr-python with zarrs, TileDB, DuckDB and Polars, with the error of each answer.
+"""Reductions compared with NumPy, bottleneck, xarray with flox, zarr-python with zarrs, TileDB, DuckDB and Polars, with the error of each answer.
 
     python bench/reductions.py [--quick] [--rounds N] [--only CASE]... [--data FOLDER] [--keep]
 
-Each library runs in a process of its own, reads the same cells in the format that it is made for, and keeps it open. Libraries take turns:
+Each library runs in a separate process, reads the same cells in the format that it is made for, and keeps it open. Libraries take turns:
 one run of a case by each, then the next round, so that other load on the machine affects all of them. The table has the median of the
 rounds, and how many units in the last place of a double each answer is from the exact one, computed with integers.
 
@@ -165,7 +165,7 @@ def units_apart(a, b):
 
 
 class Library:
-    """Opens the data; has a method for each case that it is asked for."""
+    """Opens the data; has a method for each supported case."""
 
     def __init__(self, data):
         self.data = data

@@ -1,6 +1,6 @@
 """Turn the output of bench/compare into Markdown and check that all results agree: report.py LINES FACTS.
 
-Exit 1 when answers differ or one of our own cases failed. A missed goal is not a failure: it is what the table is for.
+Exit 1 when answers differ or one of our cases failed. A missed goal is not a failure: it is what the table is for.
 """
 
 import json
@@ -235,7 +235,7 @@ def times(peer, least):
 
 
 def beside(case_of, least):
-    """At least so many times as fast as another of our own cases."""
+    """At least so many times as fast as another case of ours."""
 
     def check(table, case):
         ratio = table.seconds(case_of) / table.seconds(case)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times reads of a cube from an object store with latency and limited connections, beside other libraries.
+"""Times reads of a cube from an object store with latency and limited connections, compared with other libraries.
 
     target/venv/bin/python bench/stores.py [--latency 50] [--rate 200] [--repeat 5]
 

@@ -145,7 +145,7 @@ fn appends(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, 4 * ROW as u64, answer).per(args.count).stored(stored(&args.out)?))
 }
 
-/// Many small arrays, each in a folder of its own.
+/// Many small arrays, each in a separate folder.
 fn small(args: &Args) -> Result<Outcome> {
     let spec = ArraySpec::raw(ArraySchema::dense("a", DType::Float32, &[ROW as u64], &[ROW as u64]));
     let path = |number: usize| args.out.join(number.to_string());

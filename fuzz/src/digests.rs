@@ -23,7 +23,7 @@ pub fn digest_tables(bytes: &[u8]) {
     let (front, own) = directory.split_at(directory.len().saturating_sub(TAIL_LEN as usize));
     let _ = (digest_table::directory_len(own), DigestTable::parse("fuzz", FRAGMENT, at, front, own));
     let Ok(table) = DigestTable::parse("fuzz", FRAGMENT, at, directory, &tail) else { return };
-    assert!(table.sections_end <= at, "lists in front of the file");
+    assert!(table.sections_end <= at, "lists before the file");
     let _ = (table.check_footer("fuzz", 0, directory), table.check_section("fuzz", 0, 0, directory));
     let _ = table.check_section("fuzz", usize::MAX, 0, directory);
     let mut end = table.sections_end;

@@ -41,7 +41,7 @@ pub fn open(file: &[u8]) {
                 container.store().read("", part.offset..part.offset + part.len)
             });
             let Ok(parts) = parts.collect::<Result<Vec<_>, _>>() else { panic!("planned bytes are not readable") };
-            // Fields whose ranges can be decoded alone may claim any number of cells.
+            // Fields whose ranges can be decoded alone may declare any number of cells.
             let cells = chunk.cells.min(1 << 16);
             let (mut values, mut validity) = (vec![0; cells as usize * 8], vec![0; cells as usize]);
             let nullable = array.schema().fields[0].nullable;

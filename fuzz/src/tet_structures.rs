@@ -27,7 +27,7 @@ pub fn structures(bytes: &[u8]) {
         2 => {
             let Ok(header) = IndexHeader::parse(&mut cursor, bytes.len() as u64) else { return };
             let rows = chunk_index::rows(cursor.rest());
-            assert!(header.entry_count <= rows.len() as u64, "rows that are not there");
+            assert!(header.entry_count <= rows.len() as u64, "rows that do not exist");
             for row in rows {
                 let _ =
                     (row.coords(3), row.payload_end(), row.is_suspect(0, 99), row.check("fuzz", 0, 0, 0, 99));

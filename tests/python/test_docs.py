@@ -55,7 +55,7 @@ def test_mentioned_files_exist():
 
 
 def test_excerpts_match_the_code():
-    """Each Rust block of the guide follows the name of its file; its lines occur there in order, `…` stands for any lines."""
+    """Each Rust block of the guide follows the name of its file; its lines occur there in order, `…` matches any lines."""
     text = (DOCS / "add-a-format.md").read_text()
     excerpts = re.findall(r"^`(crates/[\w./-]+)`:\n\n```rust\n(.*?)^```$", text, re.M | re.S)
     assert len(excerpts) == text.count("```rust") > 5

@@ -99,7 +99,7 @@ def equal_to_cfgrib(path, tolerance=1e-12):
                 np.testing.assert_array_equal(found[valid], values[valid])
             else:
                 np.testing.assert_allclose(found, values, rtol=0, atol=tolerance)
-            # The value that stands for missing points in cfgrib's memory; where coordinates are listed.
+            # The value of missing points in cfgrib's memory; where coordinates are listed.
             attrs = {key: value for key, value in variable.attrs.items() if key != "GRIB_missingValue"}
             own = {key: value for key, value in arrays[name]["attributes"].items() if key != "coordinates"}
             assert set(own) == set(attrs), name

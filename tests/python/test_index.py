@@ -96,7 +96,7 @@ def test_changed_sources_are_errors_that_name_them(tmp_path):
     tet("cat", out, "air", "time=3:6", code=(5, 8))
     paths[2].unlink()
     tet("cat", out, "air", "time=6:9", code=3)
-    # Sources are found beside a moved index.
+    # Sources are found next to a moved index.
     write(paths[2], 2)
     tet("mosaic", out, *paths, "--along", "time", "--force")
     (tmp_path / "moved").mkdir()

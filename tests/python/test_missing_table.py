@@ -92,7 +92,7 @@ def create(path, way):
 
 
 def fill_for(way, form):
-    """Formats without nulls take a value that stands for them, unless one is declared."""
+    """Formats without nulls use a value for them, unless one is declared."""
     if form == "tiledb" or not (way.get("nullable") is not None or way.get("written")):
         return []
     if "nullable" not in way and way["metadata"]:
@@ -368,4 +368,4 @@ def test_declarations_without_effect_are_reported(tmp_path):
     assert "_FillValue" in warning and "int16" in warning
     findings = tet_json("verify", path)["findings"]
     assert [f["severity"] for f in findings if f["check"] == "missing_values"] == ["warning"]
-    assert b"declares nothing" in tet("info", path)
+    assert b"has no effect" in tet("info", path)

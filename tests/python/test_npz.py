@@ -74,7 +74,7 @@ def test_what_numpy_pickles_is_listed_as_unread(tmp_path):
 
 
 def test_large_archives_have_64_bit_sizes(tmp_path):
-    """Members that claim ZIP64 sizes, as NumPy writes them to unseekable files."""
+    """Members that declare ZIP64 sizes, as NumPy writes them to unseekable files."""
     class Pipe(io.BytesIO):
         def seekable(self):
             return False

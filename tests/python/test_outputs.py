@@ -1,4 +1,4 @@
-"""Nothing but the output is ever touched: what is replaced, what is removed, and what files are named after."""
+"""Only the output is ever changed: what is replaced, what is removed, and what files are named after."""
 
 import json
 import os

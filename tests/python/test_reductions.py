@@ -1,7 +1,7 @@
 """Every reduction of every dtype over every set of axes, for all kinds of cells, in every format, compared with exact arithmetic.
 
 Integers, counts, extremes and places are compared exactly, in Python's own integers. Floats are held to what exact fractions give,
-within bounds that stand beside each: u is half a unit in the last place, 2^-53.
+within bounds that are given with each: u is half a unit in the last place, 2^-53.
 """
 
 import itertools

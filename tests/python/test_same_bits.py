@@ -381,7 +381,7 @@ def test_covariances_and_correlations(tmp_path, seed):
 
 
 def weighted_quantile(cells, weights, q):
-    """Type 7 for an effective number of values, as xarray has it."""
+    """Type 7 for an effective number of values, as in xarray."""
     pairs = sorted((Fraction(v), Fraction(w)) for v, w in zip(cells, weights) if v == v)
     total, squares = sum((w for _, w in pairs), Fraction(0)), sum((w * w for _, w in pairs), Fraction(0))
     if not total:

@@ -614,7 +614,7 @@ def test_many_messages_in_little_memory(tmp_path):
         report = tmp_path / "peak"
         done = subprocess.run(["/usr/bin/env", "python3", "-c", PEAK, report, TET, *command, path], stdout=subprocess.PIPE, check=True)
         peak = int(report.read_text()) << 10
-        # Below a third of what the rows alone would take at a kilobyte each, beside the file and the program.
+        # Below a third of what the rows alone would take at a kilobyte each, in addition to the file and the program.
         assert peak < len(message) * count + (64 << 20), (command, peak)
         if command[-1] == "--json":
             found = json.loads(done.stdout)

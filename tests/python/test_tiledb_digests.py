@@ -262,7 +262,7 @@ def test_a_window_hashes_the_blocks_that_it_reads(tmp_path):
 
 
 def test_headers_of_unfiltered_tiles_are_verified(tmp_path):
-    """Nothing covers an array of the reference: the header in front of unfiltered cells can hold one value only."""
+    """Nothing covers an array of the reference: the header before unfiltered cells can hold one value only."""
     domain = tiledb.Domain(tiledb.Dim("x", domain=(0, 7), tile=8, dtype=np.int32))
     tiledb.Array.create(str(tmp_path / "a"), tiledb.ArraySchema(domain=domain, attrs=[
         tiledb.Attr("v", dtype=np.int64, filters=tiledb.FilterList())]))

@@ -195,7 +195,7 @@ def test_whole_fragments_are_saved(tmp_path):
     dense_versions(path)
     before = tet("cat", path, "a", "--raw", "--as-of", 15)
     spoil(files(path, 20)["__fragment_metadata.tdb"], 60, 400)
-    # A damaged file may claim a future version.
+    # A damaged file may declare a future version.
     tet("cat", path, "a", code=(5, 7))
     report = tet_json("recover", path, tmp_path / "saved")
     assert [f["check"] for f in report["findings"]] == ["fragment_lost"]

@@ -380,7 +380,7 @@ def test_strict_makes_absent_chunks_an_error(tmp_path):
 
 
 def test_claimed_sizes_are_limits(tmp_path):
-    """A document of a few bytes can claim 2^60 cells: nothing is allocated for them."""
+    """A document of a few bytes can declare 2^60 cells: nothing is allocated for them."""
     folder = tmp_path / "x.zarr"
     folder.mkdir()
     document = {"zarr_format": 2, "shape": [1 << 60], "chunks": [1 << 40], "dtype": "<f8", "compressor": None, "fill_value": 1.5, "order": "C", "filters": None}

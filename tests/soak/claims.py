@@ -1,7 +1,7 @@
 """Sizes that a file claims: every integer of the wire structures set to boundary values, every command run on the result.
 
 Whatever a file of up to 1 MiB claims, a command answers or refuses it within a second of CPU time and 64 MiB above what an idle `tet`
-takes. Checksums are left out of the samples, so that nothing but the claim itself is wrong."""
+takes. Checksums are left out of the samples, so that only the declared value is wrong."""
 
 import json
 import os
@@ -73,7 +73,7 @@ def dataset(path):
     return {".tgm": "0/0", ".npy": path.stem}.get(path.suffix, "a")
 
 
-#: Starts commands from a process of its own, because the peak of a child counts what its parent held when it was started.
+#: Starts commands from a separate process, because the peak of a child counts what its parent held when it was started.
 RUNNER = """
 import json, os, resource, sys
 for line in sys.stdin:
@@ -295,7 +295,7 @@ class VersionClaims(Sequence):
         return f"tiledb v{self.version} {array} {name} {at}:{width}={value}", "", {**files, name: stored}
 
 
-# The statistics of chunks in `.tet`: a region with a digest of its own, and one in the footer.
+# The statistics of chunks in `.tet`: a region with a separate digest, and one in the footer.
 
 #: Writes a file with statistics, then computes digests: one line of hexadecimal digits each.
 STATISTICS = """
@@ -309,7 +309,7 @@ for line in sys.stdin: print(xxhash.xxh3_64_hexdigest(bytes.fromhex(line)), flus
 
 
 class StatisticsClaims(Sequence):
-    """Every offset of the region, for two widths, at some values; digests are made right again."""
+    """Every offset of the region, for two widths, at some values; digests are recomputed."""
 
     def __init__(self, folder):
         path = folder / "statistics.tet"

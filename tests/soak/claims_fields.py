@@ -12,7 +12,7 @@ MIB = 1 << 20
 
 
 class ByteClaims(Sequence):
-    """Every offset of a file, for some widths, at boundary values; made when asked for."""
+    """Every offset of a file, for some widths, at boundary values; generated on demand."""
 
     def __init__(self, name, ending, data, widths, order, start=0, sealed=lambda changed: changed):
         self.name, self.ending, self.data, self.widths, self.order = name, ending, data, widths, order
@@ -114,7 +114,7 @@ def csv_claims():
     return [ByteClaims("csv", ".csv", base, (1, 2, 4), "little")]
 
 
-# Indexes: little-endian integers, with digests that are made right again.
+# Indexes: little-endian integers, with digests that are recomputed.
 
 #: Digests of what is written to it, one line of hexadecimal digits each.
 DIGESTS = "import sys, xxhash\nfor line in sys.stdin: print(xxhash.xxh3_64_intdigest(bytes.fromhex(line)), flush=True)"
@@ -140,7 +140,7 @@ class Seal:
 
 
 def index_claims(folder):
-    """An index of two small files, which stay beside it; none where the digests cannot be computed."""
+    """An index of two small files, which stay next to it; none where the digests cannot be computed."""
     if not PYTHON.exists():
         return []
     sources = [folder / "first.nc", folder / "second.nc"]

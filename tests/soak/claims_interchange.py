@@ -39,7 +39,7 @@ def netcdf3_claims(boundaries):
                     yield f"netcdf3 v{version} {at}:{width}={value}", ".nc", changed
 
 
-# HDF5: integers have no fixed places, so every offset of a file is one. Checksums are made right again.
+# HDF5: integers have no fixed places, so every offset of a file is one. Checksums are recomputed.
 
 def lookup3(data):
     """The checksum of HDF5 structures."""
@@ -90,7 +90,7 @@ def checksums(data):
 
 
 class Hdf5Claims(Sequence):
-    """Every offset of a file, for two widths, at some boundary values; made when asked for."""
+    """Every offset of a file, for two widths, at some boundary values; generated on demand."""
 
     def __init__(self, path):
         self.name, self.data = path.name, path.read_bytes()

@@ -136,7 +136,7 @@ SIGNED = (-1, 0, 1, 2**7, 2**15, 2**16 - 1, 2**24, 2**31 - 1, 2**31, 2**40, 2**6
 
 
 class ParquetClaims(Sequence):
-    """Every integer of the metadata and of the header of the first page; made when asked for."""
+    """Every integer of the metadata and of the header of the first page; generated on demand."""
 
     def __init__(self, name, data):
         self.name, self.data = name, data
@@ -163,7 +163,7 @@ class ParquetClaims(Sequence):
         return f"parquet {self.name} {'metadata' if whole else 'page'} {label}={value}", ".parquet", data
 
 
-#: Files that the reference writes, each of at most 1 MiB: those whose integers are changed, and those that claim much for their size.
+#: Files that the reference writes, each of at most 1 MiB: those whose integers are changed, and those that declare much for their size.
 PARQUET = r"""
 import sys, numpy as np, pyarrow as pa, pyarrow.parquet as pq
 out = sys.argv[1]
@@ -222,7 +222,7 @@ def parquet_claims(folder):
     return [ParquetClaims(path.stem, path.read_bytes()) for path in sorted(written(folder).glob("base-*.parquet"))]
 
 
-# .npz archives: little-endian integers of two, four and eight bytes. The checksums of members are made right again.
+# .npz archives: little-endian integers of two, four and eight bytes. The checksums of members are recomputed.
 
 def npy(shape, content, descr="<f8"):
     head = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"

@@ -120,7 +120,7 @@ def as_outputs(scene, rng):
 
 
 def on_ways(scene, rng):
-    """The output lies in a folder that holds links: those beside it stay, and what they point to."""
+    """The output lies in a folder that holds links: those next to it stay, and what they point to."""
     real = scene.folder / "real"
     real.mkdir()
     out = real / "out.tet"

@@ -8,7 +8,7 @@ from common import EXAMPLES, PYTHON, SECONDS, TET, need, run, tet
 
 MIB = 1 << 20
 LIMITS = (16, 64, 256)
-#: What a process may take beside the limit: code, stacks, allocator, metadata.
+#: What a process may take in addition to the limit: code, stacks, allocator, metadata.
 SLACK = 64
 #: What a source holds, in MiB: more than any limit and its slack together.
 SIZE = 352

@@ -1,5 +1,5 @@
 """Files that are overwritten in place while each command reads them: what comes out is one state of the file, or an error. Files without
-digests are among them, so that nothing but the identity of the file can tell."""
+digests are among them, so that only the identity of the file shows the change."""
 
 import array
 import os

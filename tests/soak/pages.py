@@ -43,7 +43,7 @@ ROUTES = {
 
 
 def sources(folder):
-    """Ordinary sources, and files that claim much for their size."""
+    """Ordinary sources, and files that declare much for their size."""
     tet("convert", ROOT / "fixtures/tet/ranks_zstd_v1.tet", folder / "ranks.tet")
     yield folder / "ranks.tet"
     for name in ("dense_overlay", "sparse_duplicates", "enumerated"):

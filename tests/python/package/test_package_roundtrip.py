@@ -394,7 +394,7 @@ def lost(ds, again):
 
 
 def added(ds, again):
-    """Variables and attributes that were not there."""
+    """Variables and attributes that did not exist."""
     return {name for name in facts(again).keys() - facts(ds).keys() if "encoding" not in name}
 
 

@@ -235,7 +235,7 @@ def test_containers_as_datasets_and_trees(tmp_path):
 
 
 def test_the_accessor_is_registered_with_the_engine():
-    """Whichever is imported first, once xarray looked for engines."""
+    """Whichever is imported first, once xarray searched engines."""
     for script in ("import xarray, tesseral", "import tesseral, xarray; xarray.backends.list_engines()", "import tesseral.xarray, xarray"):
         check = "; assert callable(xarray.Dataset().tesseral.to_tet) and callable(xarray.DataTree().tesseral.to_tgm)"
         subprocess.run([sys.executable, "-c", script + check], check=True)
