@@ -29,6 +29,7 @@ pub enum Join {
 
 /// Options of an index.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct IndexOptions {
     /// How files are joined.
     pub join: Join,
@@ -36,8 +37,31 @@ pub struct IndexOptions {
     pub overwrite: bool,
 }
 
+impl IndexOptions {
+    /// The default options: the arrays of all files in one dataset, no replacement of an existing output.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets how files are joined.
+    #[must_use]
+    pub fn join(mut self, join: Join) -> Self {
+        self.join = join;
+        self
+    }
+
+    /// Sets whether an existing output is replaced.
+    #[must_use]
+    pub fn overwrite(mut self, overwrite: bool) -> Self {
+        self.overwrite = overwrite;
+        self
+    }
+}
+
 /// An index that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WrittenIndex {
     /// Number of sources.
     pub sources: usize,

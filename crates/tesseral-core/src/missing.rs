@@ -67,7 +67,7 @@ pub fn warnings(schema: &ArraySchema) -> Vec<String> {
     let of_field = |field: &Field| {
         let ignored = declarations(field, &schema.attributes, schema.field_attributes).ignored;
         let sentence = |(attribute, value): (String, String)| {
-            format!("{attribute} = {value} declares nothing: {:?} holds {}", field.name, field.type_name())
+            format!("{attribute} = {value} has no effect: {:?} holds {}", field.name, field.type_name())
         };
         ignored.into_iter().map(sentence).collect::<Vec<_>>()
     };

@@ -101,11 +101,6 @@ impl Region {
                 .zip(&other.bounds)
                 .all(|(outer, inner)| outer.0 <= inner.0 && inner.1 <= outer.1)
     }
-
-    /// Whether the position is in this region.
-    pub fn contains_point(&self, point: &[u64]) -> bool {
-        self.bounds.iter().zip(point).all(|(&(start, end), p)| (start..end).contains(p))
-    }
 }
 
 impl fmt::Debug for Region {

@@ -291,7 +291,7 @@ pub struct ArraySchema {
     pub fields: Vec<Field>,
     /// Chunk shape in positions, for arrays on a chunk grid.
     pub chunk_shape: Option<Coords>,
-    /// Shape in positions of the groups of chunks that are stored as one object, for arrays whose chunks have no objects of their own.
+    /// Shape in positions of the groups of chunks that are stored as one object, for arrays whose chunks are not separate objects.
     pub shard_shape: Option<Coords>,
     /// Order of cells inside a chunk.
     pub cell_order: Order,

@@ -17,8 +17,24 @@ use crate::{CellQuery, select};
 ///
 /// There are three ways to read fixed-size cells: [`read`](Self::read) returns them, [`read_into`](Self::read_into) fills memory of
 /// the caller, and [`read_with`](Self::read_with) passes them to a function without a copy. [`read_var`](Self::read_var) reads
-/// variable-length cells, and [`cells`](Self::cells) rows of dense and sparse arrays. [`view`](Self::view) returns stored bytes as
-/// they are, or nothing.
+/// variable-length cells, and [`cells`](Self::cells) rows of dense and sparse arrays. [`view`](Self::view) returns stored bytes
+/// without a copy, or nothing.
+///
+/// ```
+/// # fn main() -> Result<(), tesseral::Error> {
+/// # use tesseral::{ArraySchema, ArraySpec, Create, DType};
+/// # let path = std::env::temp_dir().join(format!("tesseral-doc-array-{}.tet", std::process::id()));
+/// # let mut session = Create::new().overwrite().begin(&path, "")?;
+/// # let sst = session.add(&ArraySpec::raw(ArraySchema::dense("sst", DType::Float32, &[3, 2], &[3, 2])))?;
+/// # session.write(sst, &(0..6_u8).flat_map(|n| f32::from(n).to_ne_bytes()).collect::<Vec<u8>>())?;
+/// # session.commit()?;
+/// let sst = tesseral::open(&path)?.array("sst")?;
+/// let rows = sst.read(&sst.select(["0=1:3"])?)?;
+/// assert_eq!(rows.shape[..], [2, 2]);
+/// # std::fs::remove_file(path).ok();
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Array {
     handle: Handle,

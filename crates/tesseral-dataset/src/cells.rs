@@ -124,7 +124,7 @@ impl<'a> CellQuery<'a> {
         self
     }
 
-    /// With stored validity alone: missing values of the field and unwritten cells come as the values they are.
+    /// With stored validity alone: missing values of the field and unwritten cells are returned as their values.
     #[must_use]
     pub fn stored(mut self) -> Self {
         self.stored = true;

@@ -27,7 +27,7 @@ use tesseral_registry as registry;
 /// let height = session.add(&spec)?;
 /// let cells: Vec<u8> = (0..24_u8).flat_map(|n| f32::from(n).to_ne_bytes()).collect();
 /// session.write(height, &cells)?;
-/// session.commit()?; // until then an existing file stays as it is
+/// session.commit()?; // replaces an existing file
 /// assert_eq!(tesseral::open(&path)?.array("height")?.schema().shape().unwrap()[..], [4, 6]);
 /// # std::fs::remove_file(path).ok();
 /// # Ok(())

@@ -91,7 +91,7 @@ fn list<'a>(map: &'a Map<String, Json>, key: &str) -> Result<&'a [Json]> {
     Ok(get(map, key, Json::as_array)?.map_or(&[], Vec::as_slice))
 }
 
-/// Keys of an array, beside the creation options of its format.
+/// Keys of an array, in addition to the creation options of its format.
 const ARRAY: [&str; 5] = ["dims", "fields", "sparse", "duplicates", "cell_order"];
 
 /// Name of the creation option with the domains of dimensions that have a current domain.

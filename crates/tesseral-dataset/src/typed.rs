@@ -37,8 +37,10 @@ impl Array {
             if let (true, Some(validity)) = (missing, cells.validity()) {
                 let Some(nan) = nan::<T>() else {
                     let count = validity.iter().filter(|valid| **valid == 0).count();
-                    let error =
-                        Error::invalid(format!("{count} cells are missing, which {} cannot say", T::DTYPE));
+                    let error = Error::invalid(format!(
+                        "{count} cells are missing, which {} cannot represent",
+                        T::DTYPE
+                    ));
                     return Err(error.in_array(self.name()).hint("use `read_masked_as`"));
                 };
                 let cells = values.iter_mut().zip(validity);

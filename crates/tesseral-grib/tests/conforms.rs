@@ -157,7 +157,7 @@ fn flipped_bits_never_panic() {
     }
 }
 
-/// A message of 179 bytes that claims 10^12 points is opened, and rejected without work when it is read.
+/// A message of 179 bytes that declares 10^12 points is opened, and rejected without work when it is read.
 #[test]
 fn claimed_points_are_limited() {
     let mut file = fixture("constant.grib");

@@ -143,7 +143,7 @@ fn flipped_bits_never_panic() {
     }
 }
 
-/// A dataset whose shape claims 2^40 cells, none of which is written, is opened and rejected without work.
+/// A dataset whose shape declares 2^40 cells, none of which is written, is opened and rejected without work.
 #[test]
 fn claimed_shapes_are_limited() {
     let mut file = fixture("earliest.h5");
@@ -245,7 +245,7 @@ fn what_netcdf_lacks_is_rejected_when_it_is_declared() {
     }
 }
 
-/// Truncated and damaged files of our own are rejected or read without a panic.
+/// Truncated and damaged files that we wrote are rejected or read without a panic.
 #[test]
 fn damaged_files_of_our_own_never_panic() {
     let store = MemoryStore::new("folder/cells.h5");

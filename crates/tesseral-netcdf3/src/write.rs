@@ -330,10 +330,7 @@ impl NetCdf3Writer {
         check_name(name)?;
         if let Some(known) = dims.iter().position(|dim| dim.name == name) {
             if dims[known].extent != extent {
-                let detail = format!(
-                    "a dimension {name:?} of length {extent} beside one of length {}",
-                    dims[known].extent
-                );
+                let detail = format!("dimension {name:?} with lengths {extent} and {}", dims[known].extent);
                 return Err(Error::unsupported(format!("{detail}, in one NetCDF classic file")));
             }
             return Ok(known);

@@ -158,7 +158,7 @@ fn headers_determine_the_schema() {
     assert_eq!(container.details()["dimensions"][0]["unlimited"], true);
 }
 
-/// Large records are chunks of their own that can be used in place, small ones are grouped.
+/// Large records are separate chunks that can be used in place, small ones are grouped.
 #[test]
 fn records_are_grouped_by_size() {
     let dims = [("time", 0), ("x", 9), ("y", 40_000)];

@@ -387,7 +387,7 @@ fn large_selections_are_sampled_within_the_work_allowed() {
     );
     let (zoomed, ..) = server.plane("width=256&height=256&x=1&at=100:200,100:200");
     assert_eq!((zoomed["sampled"].as_bool(), zoomed["cells"].as_u64()), (Some(false), Some(10_000)));
-    // Statistics of more than four times the work wait until they are asked for.
+    // Statistics of more than four times the work wait until they are requested.
     let deferred = server.json("/api/histogram?bins=4");
     assert_eq!(deferred["deferred"], serde_json::json!({"bytes": 4 << 20, "cells": 1 << 20}));
     let asked = server.json("/api/histogram?bins=4&all=true");

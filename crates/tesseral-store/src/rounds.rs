@@ -19,7 +19,7 @@ use crate::store::{
     ByteRange, ObjectBytes, ObjectInfo, Overwrite, Profile, Staged, Store, StoreExt, Upcoming, check_range,
 };
 
-/// Maximum number of rounds of one operation. Each fetches bytes that were not there before; no index is as deep.
+/// Maximum number of rounds of one operation. Each fetches bytes that were not fetched before; no index is as deep.
 const MOST_ROUNDS: u64 = 1 << 12;
 
 /// A store that returns bytes fetched in earlier rounds, and records other reads.

@@ -111,7 +111,7 @@ impl ArrayDirectory {
         let mut directory = Self::described(reader, prefix)?;
         let objects = directory.schemas.iter().chain(&directory.metadata);
         reader.announce([], objects.map(|(object, _)| object));
-        // Later schemas are beside the first one, by which older fragments are read.
+        // Later schemas are in the same folder as the first one, which older fragments use.
         if commits.fragments.iter().any(|fragment| fragment.version < 10)
             && !directory.schemas.iter().any(|(object, _)| object.ends_with(ONLY_SCHEMA))
         {

@@ -13,7 +13,7 @@ use tesseral_format::{ColumnMut, Format, OpenOptions, Request, Scratch};
 use tesseral_store::Store;
 use tesseral_zarr::ZarrFormat;
 
-/// Opens, plans and decodes everything that a store claims, up to a limit; errors are fine.
+/// Opens, plans and decodes everything that a store declares, up to a limit; errors are fine.
 fn exercise(store: Arc<dyn Store>) {
     let limits = Limits { chunk_bytes: 1 << 20, plan_chunks: 256, ..Limits::DEFAULT };
     let options = OpenOptions { limits, ..OpenOptions::default() };

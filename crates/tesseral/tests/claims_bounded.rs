@@ -432,7 +432,7 @@ fn interchange_files_with_huge_declared_sizes_use_little_memory() {
     assert!(limits > 5, "{limits}");
 }
 
-/// A GRIB message of edition 2 with a constant field on a grid of its own.
+/// A GRIB message of edition 2 with a constant field on a separate grid.
 fn grib(columns: u32, rows: u32) -> Vec<u8> {
     let mut file = b"GRIB\0\0\0\x02\0\0\0\0\0\0\0\0".to_vec();
     let mut section = |number: u8, body: &[u8]| {
@@ -472,7 +472,7 @@ fn grib_files_of_many_variables_use_little_memory() {
         let error = bounded("many grids", || operation(&path)).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Limit { .. }), "{error}");
     }
-    // Nothing but the first bytes of messages: the first thousand are described.
+    // Only the first bytes of messages: the first thousand are described.
     fs::write(&path, b"GRIB".repeat(1 << 18)).unwrap();
     bounded("no message", || verify(&path)).unwrap();
     assert!(bounded("no message", || read(&path)).is_err());

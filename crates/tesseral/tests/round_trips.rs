@@ -1,4 +1,4 @@
-//! Opening and reading over a network takes few dependent round trips, whatever the number of chunks.
+//! Opening and reading over a network takes few dependent round trips, for any number of chunks.
 #![cfg(feature = "remote")]
 #![allow(clippy::unwrap_used)]
 

@@ -227,7 +227,7 @@ fn verifying_stays_within_the_limit() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let open = limited();
         let format = tesseral::recognize(&*open.store(&path).unwrap()).unwrap();
-        // Formats without rules of their own check the same at both depths.
+        // Formats without special rules check the same at both depths.
         let full = name.ends_with(".tgm").then_some(Depth::Full);
         for depth in [Depth::Usual, Depth::Deep].into_iter().chain(full) {
             let checked = bounded(&format!("{name}: verify, {depth:?}"), || {

@@ -37,7 +37,7 @@ pub fn audit_of_a_sound_source(format: &dyn Format, fixture: &Fixture) -> Result
     })
 }
 
-/// Whatever the damage, opening, auditing and reading fail or succeed, and never panic. Damage that prevents an open is reported
+/// For any damage, opening, auditing and reading fail or succeed, and never panic. Damage that prevents an open is reported
 /// by an audit.
 ///
 /// # Errors

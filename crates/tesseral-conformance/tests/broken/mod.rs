@@ -43,7 +43,7 @@ pub enum Flaw {
     WrongDescription,
     /// Parts exceed the end of the object.
     LongPart,
-    /// Plans everything, whatever the request.
+    /// Plans everything for any request.
     PlansEverything,
     /// Ranges begin at the chunk's first cell.
     IgnoresRun,

@@ -172,7 +172,7 @@ pub(crate) fn written(spec: &ArraySpec, number: usize, output: &Container) -> Re
     if output.format().messages().is_none() {
         return output.array(&spec.schema.name);
     }
-    // Index coordinates that came as labels are separate arrays between the others.
+    // Index coordinates that were given as labels are separate arrays between the others.
     let mut named = None;
     for index in number..output.len() {
         let array = output.array_at(index)?;

@@ -41,7 +41,7 @@ impl ConversionJournal {
         let Some(target) = location.path() else {
             return match options.resume {
                 Resume::Always => Err(Error::unsupported(format!("resuming a conversion to {location}"))
-                    .hint("convert to a path of this machine, and copy it afterwards")),
+                    .hint("convert to a local path, and copy the output afterwards")),
                 Resume::Never | Resume::Large => Ok(None),
             };
         };

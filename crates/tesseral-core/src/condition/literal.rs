@@ -100,7 +100,7 @@ impl Condition {
         }
     }
 
-    /// The value of a dtype that stands for a number given as text, such as a fill value: the nearest one of a float dtype, otherwise
+    /// The value of a dtype for a number given as text, such as a fill value: the nearest one of a float dtype, otherwise
     /// the number itself. `None` if an integer dtype does not have it.
     pub fn value_of(dtype: DType, text: &str) -> Option<Scalar> {
         let near = if dtype.class() == Class::Float { nearest(dtype, text.trim()) } else { None };

@@ -175,7 +175,7 @@ fn files(folder: &Path, prefix: &str, out: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a folder with nothing but this object would be recognized.
+/// Returns whether a folder with only this object would be recognized.
 fn is_recognized_by(name: &str) -> bool {
     let entry = match name.split_once('/') {
         Some((folder, _)) => ObjectInfo::new(folder, ObjectKind::Folder),

@@ -27,7 +27,7 @@ pub(crate) struct DenseCells {
     /// The requested columns and those of the condition.
     columns: Vec<Column>,
     blocks: Blocks,
-    /// Missing cells come as nulls.
+    /// Missing cells are returned as nulls.
     valid: bool,
 }
 
@@ -172,7 +172,7 @@ impl DenseCells {
         field.map_or(Ok(None), |f| gaps(&self.handle, &Request::cells(part.clone(), f)))
     }
 
-    /// Lets missing cells come as nulls.
+    /// Returns missing cells as nulls.
     pub(crate) fn mark_missing(&mut self) {
         self.valid = true;
     }

@@ -359,7 +359,7 @@ fn overlap(a: &PlannedChunk, b: &PlannedChunk) -> bool {
 /// Rows in batches within the memory limit. Ends after the first error.
 pub struct CellStream {
     inner: Inner,
-    /// Missing cells come as nulls.
+    /// Missing cells are returned as nulls.
     valid: bool,
 }
 

@@ -89,7 +89,7 @@ impl LostValue {
         Some(Settled::Declare)
     }
 
-    /// Gives up: lost cells get the first candidate, which is not declared.
+    /// Ends the search: lost cells get the first candidate, which is not declared.
     pub(super) fn give_up(&mut self) {
         self.declared = true;
     }

@@ -9,7 +9,7 @@
 //!
 //! - Infinities are counted separately from the finite sum. With infinities of both signs the sum is NaN, with those of one sign it is that infinity,
 //!   and second moments are NaN. NaNs are left to the caller, who counts them.
-//! - A sum whose exact value is 0 is +0.0, whatever the signs of the zeros and of other terms, as that of Python's `math.fsum`. A mean that
+//! - A sum whose exact value is 0 is +0.0 for any signs of the zeros and of other terms, as that of Python's `math.fsum`. A mean that
 //!   underflows keeps its sign.
 //! - A sum beyond the largest double is infinite only at the end: larger intermediate sums have no effect.
 

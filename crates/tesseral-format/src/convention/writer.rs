@@ -22,7 +22,7 @@ pub struct ModelWriter {
     inner: Box<dyn Writer>,
     holds: Holds,
     arrays: Vec<EncodedArray>,
-    /// Coordinates that came as labels of dimensions.
+    /// Coordinates that were given as labels of dimensions.
     coordinates: Vec<(Labels, EncodedArray)>,
     attributes: Attributes,
     groups: Groups,
@@ -166,7 +166,7 @@ impl ModelWriter {
         Ok(taken)
     }
 
-    /// Stores coordinates that came as labels.
+    /// Stores coordinates that were given as labels.
     fn put_coordinate(&self, labels: &Labels, declared: &EncodedArray) -> Result<()> {
         let scratch = &mut Scratch::default();
         let chunk = match labels {

@@ -54,9 +54,7 @@ pub(super) fn check(known: &[DatasetWrite], array: &DatasetWrite) -> Result<()> 
     let others = || named.clone().flat_map(|other| other.dims.iter().map(move |dim| (&other.name, dim)));
     for (name, extent) in array.dims.iter().filter(|_| is_named(array)) {
         if let Some((other, (_, length))) = others().find(|(_, (dim, n))| dim == name && n != extent) {
-            let what = format!(
-                "a dimension {name:?} of length {extent} beside one of length {length} (of {other:?})"
-            );
+            let what = format!("dimension {name:?} with lengths {length} (in {other:?}) and {extent}");
             return Err(Error::unsupported(format!("{what} in one group of NetCDF-4")));
         }
     }
@@ -114,7 +112,7 @@ impl FileDimensions {
         number
     }
 
-    /// The name of the dataset of an array in its group: another one beside a dimension that it is not a coordinate of.
+    /// The name of the dataset of an array in its group: another name if it equals that of a dimension of which it is not a coordinate.
     pub(super) fn link(&self, arrays: &[DatasetWrite], number: usize) -> String {
         let (group, own) = split(&arrays[number].name);
         match self.by_group.get(&(group.to_owned(), own.to_owned())) {

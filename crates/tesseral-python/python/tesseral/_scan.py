@@ -28,7 +28,7 @@ Box = tuple[slice, ...]
 
 #: Size of a batch of rows, in bytes.
 _BATCH = 8 << 20
-#: Size of the pieces that statistics are looked at for, in bytes.
+#: Size of the pieces for which statistics are checked, in bytes.
 _PIECE = 256 << 10
 # Cells of coordinates that a filter is evaluated on, and coordinates that are kept, at most.
 _KNOWN = 4 << 20

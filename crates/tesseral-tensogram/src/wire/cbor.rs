@@ -3,7 +3,6 @@
 //! Canonical form: definite lengths, shortest heads, map keys in bytewise order of their encoding, floats as the shortest of
 //! 16, 32 and 64 bits that preserves the value. Floats and integers are never converted into each other.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use half::f16;
@@ -480,10 +479,4 @@ fn numbers(dtype: DType, bytes: &[u8]) -> Result<CborItem> {
 pub fn from_attributes(attributes: &Attributes) -> Result<CborItem> {
     let pairs = attributes.iter().map(|(key, value)| Ok((key.clone(), CborItem::from_value(value)?)));
     Ok(CborItem::map(pairs.collect::<Result<Vec<_>>>()?))
-}
-
-/// Compares canonical keys by the bytes of their encoding.
-pub fn key_order(a: &str, b: &str) -> Ordering {
-    let bytes = |text: &str| CborItem::Text(text.to_owned()).to_bytes();
-    bytes(a).cmp(&bytes(b))
 }

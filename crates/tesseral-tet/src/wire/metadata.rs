@@ -107,7 +107,7 @@ impl DatasetMetadata {
     }
 
     /// Returns the labels of dimension `d` of `shape`: those under its name, else those under its number, else the only list
-    /// whose length equals the extent and that no dimension claims by name or number.
+    /// whose length equals the extent and that no dimension is given by name or number.
     pub fn labels(&self, d: usize, shape: &[u64]) -> Option<&[String]> {
         let coords = self.coords.as_ref()?;
         let key = |d: usize| {

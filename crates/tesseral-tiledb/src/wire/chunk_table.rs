@@ -23,7 +23,7 @@ pub struct ChunkTable {
 }
 
 impl ChunkTable {
-    /// Parses the lengths in front of each chunk of a tile, which are read one after another: `read` returns the bytes of a range of
+    /// Parses the lengths before each chunk of a tile, which are read one after another: `read` returns the bytes of a range of
     /// the file, which lies inside the tile.
     ///
     /// # Errors

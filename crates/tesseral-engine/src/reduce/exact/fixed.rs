@@ -105,7 +105,7 @@ impl Fixed {
         Some(self.limbs.iter().enumerate().map(|(i, &limb)| limb as f64 * power(i)).collect())
     }
 
-    /// Whether nothing but zeros was added.
+    /// Whether only zeros were added.
     pub fn is_untouched(&self) -> bool {
         self.limbs.is_empty()
     }

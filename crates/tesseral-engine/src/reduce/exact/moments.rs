@@ -196,7 +196,7 @@ impl Moments {
         (self.infinities == [0, 0]).then(|| co_spread(n, &self.squares, &sum, &sum))
     }
 
-    /// Whether nothing but zeros was added.
+    /// Whether only zeros were added.
     pub(crate) fn is_zero(&self) -> bool {
         self.infinities == [0, 0] && self.sum.is_untouched() && self.squares.is_untouched()
     }
