@@ -47,7 +47,7 @@ pub(crate) struct AppendArguments {
 const ROWS: usize = 1 << 16;
 
 pub(crate) fn run(context: &Context, arguments: &AppendArguments) -> CliResult {
-    if messages::is_meant(context, &arguments.array, &arguments.input) {
+    if messages::are_messages(context, &arguments.array, &arguments.input) {
         let more = arguments.selection.iter().map(PathBuf::from);
         let sources: Vec<PathBuf> = std::iter::once(arguments.input.clone()).chain(more).collect();
         return messages::run(context, &arguments.array, &sources);

@@ -20,10 +20,10 @@ use crate::terminal_style::TerminalStyle;
 use tesseral_display::coordinate;
 use tesseral_display::statistic::{self, NOT_DEFINED};
 
-/// Arguments of `tet stat`.
-/// Bytes that the text of one row takes before it is printed.
+/// Memory of the text of one row until it is printed, in bytes.
 const PRINTED_ROW: usize = 1024;
 
+/// Arguments of `tet stat`.
 #[derive(Debug, Args)]
 pub(crate) struct StatArguments {
     #[command(flatten)]
@@ -73,14 +73,14 @@ pub(crate) fn run(context: &Context, arguments: &StatArguments) -> CliResult {
     }
     let mut sheet = SummaryRows::new(context);
     let mut work = tesseral_engine::Work::default();
-    let mut together = Together::default();
+    let mut summaries = FieldSummaries::default();
     arguments.subject.each(&container, &mut |target, several| {
         context.check()?;
         if matches!(target.column(), tesseral::Column::Field(0)) {
             report_packing(&target.array);
         }
         let condition = arguments.condition.as_deref();
-        let ready = condition.and_then(|condition| together.take(&target, several, wanted, condition));
+        let ready = condition.and_then(|condition| summaries.summary(&target, several, wanted, condition));
         let row = ready.unwrap_or_else(|| summarize(&target, &target.cells, wanted, condition));
         if several && row.as_ref().is_ok_and(|row| !row.from_statistics) {
             let query = target.array.cells()?.target(target.cells.clone()).only(&[target.column()]);
@@ -117,15 +117,15 @@ fn summarize(
 
 /// Summaries of the fields of one array, computed in one pass over the cells that match a condition.
 #[derive(Default)]
-struct Together {
+struct FieldSummaries {
     array: String,
     fields: HashMap<u16, Summarized>,
 }
 
-impl Together {
+impl FieldSummaries {
     /// The summary of a field. The summaries of all fields are computed at the first call; `None` for a field without one, or
     /// after an error, which the fields then report one by one.
-    fn take(
+    fn summary(
         &mut self,
         target: &ResolvedCells,
         several: bool,
@@ -396,7 +396,7 @@ fn text_row(first: String, times: Option<TimeScale>, summarized: &Summarized) ->
     ]
 }
 
-/// The numbers of a summary of times, as JSON has them.
+/// The numbers of a summary of times, as in JSON.
 fn row_of_times(first: String, summary: &Map<String, Json>) -> Vec<String> {
     let undefined = |name: &str| match &summary["not_defined"] {
         Json::Array(names) => names.iter().any(|known| known == name),

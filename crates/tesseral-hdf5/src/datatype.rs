@@ -125,7 +125,7 @@ impl Hdf5CellType {
     }
 }
 
-/// What errors call a datatype message.
+/// Name of a datatype message in errors.
 const WHAT: &str = "a datatype";
 
 fn unsupported<T>(name: impl Into<String>) -> Result<T> {
@@ -150,7 +150,7 @@ fn prefix(cursor: &mut Cursor<'_>) -> Result<(u8, Prefix)> {
     Ok((class, Prefix { version, flags, size }))
 }
 
-/// Moves behind a datatype without a representation.
+/// Skips a datatype without a representation.
 fn skip(cursor: &mut Cursor<'_>, depth: usize) -> Result<()> {
     if depth == 0 {
         return Err(cursor.corrupt(WHAT, "datatypes are nested too deeply"));

@@ -16,12 +16,12 @@ use crate::error::OrRaise;
 /// Operations of at least this size, in bytes, can be interrupted.
 const LONG: u64 = 32 << 20;
 /// Interval of checks for signals.
-const LOOK: Duration = Duration::from_millis(50);
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The function that long operations report to.
 static REPORT: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
 
-/// Sets the function that is called with the work that is done and all work while an operation runs, and with `None` at its end.
+/// Sets the function that is called with the completed and the total work while an operation runs, and with `None` at its end.
 #[pyfunction]
 pub(crate) fn set_progress(function: Option<Py<PyAny>>) -> Option<Py<PyAny>> {
     std::mem::replace(&mut *REPORT.lock().unwrap_or_else(PoisonError::into_inner), function)
@@ -168,7 +168,7 @@ fn interruptible<T: Send>(
         scope.spawn(move || done.send(work()));
         let mut interrupt = None;
         loop {
-            match result.recv_timeout(LOOK) {
+            match result.recv_timeout(SIGNAL_INTERVAL) {
                 Ok(result) => return (result, interrupt),
                 Err(RecvTimeoutError::Timeout) if interrupt.is_none() => {
                     interrupt = Python::attach(|py| look(py).err());

@@ -144,7 +144,7 @@ proptest! {
 
     /// Any text, and any text of the language's words, is accepted or rejected without a panic.
     #[test]
-    fn any_text_is_taken_or_refused(
+    fn any_text_is_accepted_or_rejected(
         noise in ".{0,60}",
         words in proptest::collection::vec(prop::sample::select(vec![
             "{", "}", "[", "]", ":", ",", "\"dataset\"", "\"a\"", "\"mean\"", "\"window\"", "\"size\"", "\"mode\"",

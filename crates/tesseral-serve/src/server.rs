@@ -1,4 +1,4 @@
-//! The server: its address, its routes, and what they share.
+//! The server: address, routes, and shared state.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::sources::{Opener, ServedSources};
 use crate::work::Places;
 use crate::{cells, chunks, download, page, plane, series, statistics, tree};
 
-/// Connections at a time.
+/// Maximum number of concurrent connections.
 const CONNECTIONS: usize = 2048;
-/// Files of downloads at a time.
+/// Maximum number of prepared files of downloads.
 const PREPARED: usize = 8;
-/// How often the server looks whether it is to stop.
+/// Interval of checks for cancellation.
 const STOP: Duration = Duration::from_millis(50);
 
 /// Settings of a server.
@@ -37,17 +37,17 @@ pub struct ServerSettings {
     pub address: IpAddr,
     /// Port; 0 for any free one.
     pub port: u16,
-    /// Further names by which the host is reached.
+    /// Additional host names.
     pub names: Vec<String>,
     /// The token; a random one if none is given.
     pub token: Option<String>,
-    /// Bytes that computing one picture decodes at most.
+    /// Maximum number of bytes to decode for one map.
     pub work: u64,
-    /// Bytes of pictures that are kept.
+    /// Maximum number of bytes of cached maps.
     pub cache: u64,
-    /// Cells of one download at most.
+    /// Maximum number of cells of one download.
     pub download: u64,
-    /// Requests that run at a time.
+    /// Maximum number of concurrent requests.
     pub running: usize,
 }
 
@@ -66,7 +66,7 @@ impl Default for ServerSettings {
     }
 }
 
-/// What requests share.
+/// State that requests share.
 #[derive(Debug)]
 pub(crate) struct ServerState {
     pub(crate) sources: ServedSources,
@@ -79,7 +79,7 @@ pub(crate) struct ServerState {
     prepared: Arc<Semaphore>,
 }
 
-/// A server that is ready to answer.
+/// A bound server.
 #[derive(Debug)]
 pub struct Server {
     listener: std::net::TcpListener,
@@ -113,7 +113,7 @@ impl Server {
         Ok(Self { listener, address, guard, shared: Arc::new(shared) })
     }
 
-    /// The address that it listens on.
+    /// Address of the listener.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -179,13 +179,13 @@ fn router(shared: Arc<ServerState>, guard: Arc<RequestGuard>) -> Router {
         .with_state(shared)
 }
 
-/// A future of an answer.
-type Answering = std::pin::Pin<Box<dyn Future<Output = Response> + Send>>;
+/// Future of a response.
+type ResponseFuture = std::pin::Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// A handler that computes a JSON document.
 fn json<Q: DeserializeOwned + Send + 'static>(
     answer: fn(&ServerState, &Q, Cancel) -> Result<Json>,
-) -> impl Fn(State<Arc<ServerState>>, Query<Q>) -> Answering + Clone + Send + 'static {
+) -> impl Fn(State<Arc<ServerState>>, Query<Q>) -> ResponseFuture + Clone + Send + 'static {
     move |State(shared), Query(query)| {
         Box::pin(async move {
             let own = Arc::clone(&shared);
@@ -198,7 +198,7 @@ fn json<Q: DeserializeOwned + Send + 'static>(
 /// A handler that computes bytes.
 fn bytes<Q: DeserializeOwned + Send + 'static>(
     answer: fn(&ServerState, &Q, Cancel) -> Result<Vec<u8>>,
-) -> impl Fn(State<Arc<ServerState>>, Query<Q>) -> Answering + Clone + Send + 'static {
+) -> impl Fn(State<Arc<ServerState>>, Query<Q>) -> ResponseFuture + Clone + Send + 'static {
     move |State(shared), Query(query)| {
         Box::pin(async move {
             let own = Arc::clone(&shared);

@@ -143,7 +143,7 @@ pub(crate) fn audit(
     })
 }
 
-/// Audits the arrays of labels, and adds those that are sound.
+/// Audits the arrays of labels, and adds those without damage.
 fn audit_labels(
     reader: &Arc<MetadataLoader>,
     container: TileDbContainer,

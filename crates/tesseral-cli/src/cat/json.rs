@@ -41,7 +41,7 @@ impl Render for JsonRenderer {
         head.pop();
         head.push_str(",\"data\":");
         out.put(head.as_bytes())?;
-        if self.runs.contains(&0) { out.put(hollow(&task.selection.shape()).as_bytes()) } else { Ok(()) }
+        if self.runs.contains(&0) { out.put(empty_lists(&task.selection.shape()).as_bytes()) } else { Ok(()) }
     }
 
     fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut OutputStream) -> CliResult<()> {
@@ -71,14 +71,14 @@ impl Render for JsonRenderer {
 }
 
 /// Empty nested lists, as NumPy prints them: `[[], []]` for 2×0.
-fn hollow(shape: &[u64]) -> String {
+fn empty_lists(shape: &[u64]) -> String {
     /// Maximum number of empty lists; more add nothing to the shape.
     const SHOWN: usize = 1 << 16;
     match shape.split_first() {
         None => "null".to_owned(),
         Some((0, _)) => "[]".to_owned(),
         Some((n, rest)) => {
-            let inner = hollow(rest);
+            let inner = empty_lists(rest);
             // Each list takes at least two bytes.
             let most = (2 * SHOWN / inner.len()).max(1);
             let count = usize::try_from(*n).unwrap_or(usize::MAX).min(most);
@@ -93,14 +93,14 @@ mod tests {
 
     #[test]
     fn empty_shapes_nest_down_to_the_empty_one() {
-        assert_eq!(hollow(&[0, 3]), "[]");
-        assert_eq!(hollow(&[2, 0]), "[[],[]]");
-        assert_eq!(hollow(&[1, 2, 0, 5]), "[[[],[]]]");
+        assert_eq!(empty_lists(&[0, 3]), "[]");
+        assert_eq!(empty_lists(&[2, 0]), "[[],[]]");
+        assert_eq!(empty_lists(&[1, 2, 0, 5]), "[[[],[]]]");
     }
 
     /// A shape of a few bytes can declare any number of empty lists.
     #[test]
     fn the_number_of_empty_lists_is_bounded() {
-        assert!(hollow(&[1 << 40, 1 << 40, 1 << 40, 0]).len() < 1 << 20);
+        assert!(empty_lists(&[1 << 40, 1 << 40, 1 << 40, 0]).len() < 1 << 20);
     }
 }

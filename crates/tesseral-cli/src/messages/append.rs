@@ -16,12 +16,12 @@ use crate::progress::Meter;
 use crate::text::{self, escape};
 
 /// Returns whether the arguments are files of messages.
-pub(crate) fn is_meant(context: &Context, target: &Path, source: &Path) -> bool {
-    MessageSource::new(context, if is_there(context, target) { target } else { source }).is_ok()
+pub(crate) fn are_messages(context: &Context, target: &Path, source: &Path) -> bool {
+    MessageSource::new(context, if has_content(context, target) { target } else { source }).is_ok()
 }
 
 /// Returns whether there is more than an empty file.
-fn is_there(context: &Context, target: &Path) -> bool {
+fn has_content(context: &Context, target: &Path) -> bool {
     match Location::parse(target) {
         Ok(Location::Path(path)) => {
             std::fs::metadata(path).is_ok_and(|found| found.is_dir() || found.len() > 0)
@@ -44,7 +44,7 @@ pub(crate) fn run(context: &Context, output: &Path, paths: &[PathBuf]) -> CliRes
         sources.push((source, file));
     }
     let target = Location::parse(output)?;
-    if is_there(context, output) {
+    if has_content(context, output) {
         let target = MessageSource::new(context, output)?;
         if let Some((other, _)) = sources.iter().find(|(s, _)| s.format.id() != target.format.id()) {
             let detail = format!("{} messages in {}", other.format.title(), target.format.title());

@@ -1,4 +1,4 @@
-//! What figures are drawn on: pixels or SVG elements.
+//! Canvases for figures: pixels or SVG elements.
 
 use super::font::{self, Place};
 
