@@ -200,7 +200,7 @@ class Dataset(pads.Dataset):
         return pa.Table.from_batches(found, pa.schema([self.schema.field(name) for name in names]))
 
     def _count(self, blocks: Sequence[_scan.Box], filter: Any = None, **options: Any) -> int:
-        if self._wanted(filter) is None and isinstance(self._table, _scan.Grid):
+        if self._wanted(filter) is None and isinstance(self._table, _scan.GridTable):
             return sum(int(np.prod([s.stop - s.start for s in block])) for block in blocks)
         return self._scanner(blocks, [], filter, options).count_rows()
 

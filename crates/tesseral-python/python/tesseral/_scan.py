@@ -30,7 +30,7 @@ Box = tuple[slice, ...]
 _BATCH = 8 << 20
 #: Size of the pieces for which statistics are checked, in bytes.
 _PIECE = 256 << 10
-# Cells of coordinates that a filter is evaluated on, and coordinates that are kept, at most.
+# Maximum numbers of coordinates that a filter is evaluated on, and of coordinates that are kept.
 _KNOWN = 4 << 20
 # Boxes that remain of one, at most.
 _BOXES = 256
@@ -49,7 +49,7 @@ class Column(NamedTuple):
     axis: int = 0
 
 
-def table_of(container: Container, variables: Sequence[str] | None, group: str | None, nbytes: int) -> Grid | Cells:
+def table_of(container: Container, variables: Sequence[str] | None, group: str | None, nbytes: int) -> GridTable | SparseTable:
     """The variables of a group as a table; without names, its data variables."""
     prefix = f"{group.strip('/')}/" if group else ""
     own = {name[len(prefix) :]: array for name, array in container.variables.items() if name.startswith(prefix)}
@@ -68,14 +68,14 @@ def table_of(container: Container, variables: Sequence[str] | None, group: str |
     if any(array.sparse for array in found.values()):
         if len({array._view.index for array in found.values()}) > 1:
             raise _several(found)
-        return Cells(next(iter(found.values())), None if variables is None else list(found))
+        return SparseTable(next(iter(found.values())), None if variables is None else list(found))
     columns = {name: column for name, array in found.items() if (column := _column(name, array)) is not None}
     if variables is not None and len(columns) < len(found):
         unable = [f"{name!r} ({found[name].dtype_name})" for name in found if name not in columns]
         raise UnsupportedError(f"columns of the cells of {', '.join(unable)}")
     if not columns:
         raise UnsupportedError(f"columns of the cells of {', '.join(found)}")
-    return Grid(columns, own, nbytes)
+    return GridTable(columns, own, nbytes)
 
 
 def _several(found: Mapping[str, Array]) -> InvalidRequestError:
@@ -106,7 +106,7 @@ def _column_type(dtype: np.dtype[Any], stored: str) -> pa.DataType | None:
     return pa.timestamp("us") if type is not None and pa.types.is_timestamp(type) and type.unit != "ns" else type
 
 
-class Grid:
+class GridTable:
     """Dense variables over the same dimensions as a table."""
 
     def __init__(self, variables: Mapping[str, Column], known: Mapping[str, Array], nbytes: int) -> None:
@@ -356,7 +356,7 @@ def _first(box: Box, rows: int) -> Box:
     return tuple(reversed(out))
 
 
-class Cells:
+class SparseTable:
     """A sparse array as a table: one block of all cells."""
 
     def __init__(self, array: Array, fields: Sequence[str] | None) -> None:
