@@ -6,14 +6,15 @@
 //! | module | task |
 //! |---|---|
 //! | [`guard`] | access control: token, host, response headers |
-//! | `work` | how many requests run at a time; cancellation |
+//! | `admission` | limits on running and waiting requests; cancellation |
 //! | `sources` | opened containers, also at earlier times |
-//! | `view` | the cells that a request names |
-//! | `tree`, `plane`, `series`, `cells`, `statistics`, `chunks`, `download` | the answers |
+//! | `view` | the cells of a request |
+//! | `tree`, `plane`, `series`, `cells`, `statistics`, `chunks`, `download` | the responses |
 #![forbid(unsafe_code)]
 
 pub mod guard;
 
+mod admission;
 mod cells;
 mod chunks;
 mod download;
@@ -27,7 +28,6 @@ mod sources;
 mod statistics;
 mod tree;
 mod view;
-mod work;
 mod zip;
 
 pub use server::{Server, ServerSettings};

@@ -14,12 +14,12 @@ use tesseral::{Cancel, Error, Result};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
+use crate::admission::RequestSlots;
 use crate::failure::{self, RequestFailure};
 use crate::guard::{self, RequestGuard};
 use crate::listen::Limited;
 use crate::plane::Overviews;
 use crate::sources::{Opener, ServedSources};
-use crate::work::Places;
 use crate::{cells, chunks, download, page, plane, series, statistics, tree};
 
 /// Maximum number of concurrent connections.
@@ -72,9 +72,9 @@ pub(crate) struct ServerState {
     pub(crate) sources: ServedSources,
     pub(crate) overviews: Overviews,
     pub(crate) settings: ServerSettings,
-    places: Places,
+    slots: RequestSlots,
     /// Downloads have a separate limit, because they take long.
-    downloads: Places,
+    downloads: RequestSlots,
     /// Files that were written and are being sent.
     prepared: Arc<Semaphore>,
 }
@@ -105,8 +105,8 @@ impl Server {
         let shared = ServerState {
             sources,
             overviews: Overviews::new(settings.cache),
-            places: Places::new(settings.running.max(1)),
-            downloads: Places::new(1),
+            slots: RequestSlots::new(settings.running.max(1)),
+            downloads: RequestSlots::new(1),
             prepared: Arc::new(Semaphore::new(PREPARED)),
             settings,
         };
@@ -189,7 +189,7 @@ fn json<Q: DeserializeOwned + Send + 'static>(
     move |State(shared), Query(query)| {
         Box::pin(async move {
             let own = Arc::clone(&shared);
-            let found = shared.places.run(move |cancel| answer(&own, &query, cancel)).await;
+            let found = shared.slots.run(move |cancel| answer(&own, &query, cancel)).await;
             found.map_or_else(RequestFailure::into_response, |body| failure::document(&body))
         })
     }
@@ -202,7 +202,7 @@ fn bytes<Q: DeserializeOwned + Send + 'static>(
     move |State(shared), Query(query)| {
         Box::pin(async move {
             let own = Arc::clone(&shared);
-            let found = shared.places.run(move |cancel| answer(&own, &query, cancel)).await;
+            let found = shared.slots.run(move |cancel| answer(&own, &query, cancel)).await;
             found.map_or_else(RequestFailure::into_response, |body| {
                 ([("content-type", "application/octet-stream")], body).into_response()
             })

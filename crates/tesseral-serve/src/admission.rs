@@ -1,4 +1,4 @@
-//! How many requests run at a time, and how they stop.
+//! Admission of requests: limits on running and waiting ones, and cancellation.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use tokio::sync::Semaphore;
 
 use crate::failure::RequestFailure;
 
-/// Requests that run or wait.
+/// Maximum number of running and waiting requests.
 const WAITING: usize = 2048;
 
-/// Places for running and waiting requests.
+/// Slots for running and waiting requests.
 #[derive(Clone, Debug)]
-pub(crate) struct Places {
+pub(crate) struct RequestSlots {
     running: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
 }
@@ -26,26 +26,26 @@ impl Drop for CancelOnDrop {
     }
 }
 
-impl Places {
-    /// So many requests run at a time.
+impl RequestSlots {
+    /// Creates slots for a number of running requests.
     pub(crate) fn new(running: usize) -> Self {
         Self { running: Arc::new(Semaphore::new(running)), waiting: Arc::new(Semaphore::new(WAITING)) }
     }
 
-    /// Runs a blocking operation when it is its turn.
+    /// Runs a blocking operation when a slot is free.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         operation: impl FnOnce(Cancel) -> tesseral::Result<T> + Send + 'static,
     ) -> Result<T, RequestFailure> {
         let Ok(_waiting) = self.waiting.try_acquire() else { return Err(RequestFailure::Busy) };
-        let Ok(place) = Arc::clone(&self.running).acquire_owned().await else {
+        let Ok(slot) = Arc::clone(&self.running).acquire_owned().await else {
             return Err(RequestFailure::Busy);
         };
         let cancel = Cancel::default();
         let _stop = CancelOnDrop(cancel.clone());
         let running = tokio::task::spawn_blocking(move || {
-            // A place is free only when the operation has ended, also if its client is gone.
-            let _place = place;
+            // The slot is released when the operation ends, also if its client disconnected.
+            let _slot = slot;
             operation(cancel)
         });
         let ended = running.await.map_err(|_| Error::internal("an operation of the server ended early"));
@@ -64,7 +64,7 @@ mod tests {
     fn few_run_at_a_time_and_dropped_requests_are_canceled() {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let work = Places::new(2);
+            let work = RequestSlots::new(2);
             let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
             let all = (0..20).map(|i| {
                 let (work, now, most) = (work.clone(), Arc::clone(&now), Arc::clone(&most));
