@@ -44,7 +44,7 @@ pub(crate) struct StoredBatch {
     pub(crate) codec: Option<BatchCodec>,
 }
 
-/// Where a message is.
+/// Location of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MessageAt {
     /// Offset of the metadata, with the length before them.

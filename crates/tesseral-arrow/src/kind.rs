@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use tesseral_core::dtype::Class;
 use tesseral_core::{CellLen, DType, Error, Field, Result, TimeUnit};
 
-/// How cells lie in the buffers of an array.
+/// Layout of cells in the buffers of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// A bit per cell, the least significant first.
@@ -297,7 +297,7 @@ impl ArrowKind {
         self.dtype.class() == Class::Time
     }
 
-    /// What the Arrow type does not describe: dtype and length of cells.
+    /// Properties that the Arrow type does not describe: dtype and length of cells.
     pub(crate) fn description(self) -> [(&'static str, Json); 2] {
         let cell = match self.cell {
             CellLen::One => Json::Null,

@@ -21,7 +21,7 @@ pub(crate) const HEAD: u64 = 8;
 const TAIL: u64 = 10;
 /// Bytes that are read from the end at first: most footers are not longer.
 const GUESS: u64 = 64 << 10;
-/// What the length of metadata follows.
+/// Marker before the length of metadata.
 pub(crate) const CONTINUATION: [u8; 4] = [0xff; 4];
 /// Bytes before metadata: the continuation and their length.
 pub(crate) const PREFIX: u64 = 8;
@@ -106,7 +106,7 @@ impl TableReader<'_> {
         Ok((footer, start))
     }
 
-    /// Where the messages of blocks are, checked against the file.
+    /// Locations of the messages of blocks, checked against the file.
     fn blocks<'b>(&mut self, blocks: impl Iterator<Item = &'b ipc::Block>) -> Result<Vec<MessageAt>> {
         let mut messages = Vec::new();
         for block in blocks {

@@ -166,7 +166,7 @@ pub(crate) fn run(context: &Context, arguments: &CatArguments) -> CliResult {
     if format.is_text() {
         tesseral_engine::check_text(target.array.handle(), &target.array.request(selection))?;
     }
-    // Bytes are returned as stored; people and tables see missing cells as missing.
+    // Raw bytes are printed as stored; text and tables show missing cells as missing.
     let stored = arguments.subject.values.stored || matches!(format, OutputFormat::Raw | OutputFormat::Npy);
     let kind = if arguments.subject.values.stored { block::Validity::Stored } else { block::Validity::Model };
     let validity = arguments.validity.then_some(kind);

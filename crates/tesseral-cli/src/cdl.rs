@@ -180,7 +180,7 @@ fn number(kind: CdlType, dtype: DType, bytes: &[u8]) -> String {
     out
 }
 
-/// Where a dataset is printed, and which data.
+/// Output of a dataset, and the data to print.
 struct Printer<'a> {
     context: &'a Context,
     wanted: &'a dyn Fn(&CdlVariable) -> bool,

@@ -15,7 +15,7 @@ pub enum Checksum {
     Fletcher32,
 }
 
-/// Where the checksum is.
+/// Position of the checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksumPosition {
     /// Before the covered bytes.

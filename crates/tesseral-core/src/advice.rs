@@ -1,11 +1,11 @@
-//! What to try after an error, without the words of any one interface.
+//! Advice after an error, independent of the interface that words it.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::DType;
 
-/// What a caller can do about an error.
+/// Advice for resolving an error.
 ///
 /// Library crates choose a variant; each interface words it with its own options: the command line with flags and commands, Python
 /// with keyword arguments and functions. [`Display`](fmt::Display) is the neutral wording for everyone else.

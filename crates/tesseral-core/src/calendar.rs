@@ -382,7 +382,7 @@ fn unit_of(name: &str, calendar: Calendar) -> Result<i128> {
     })
 }
 
-/// How much of a date a text names.
+/// Precision of a date given as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Precision {
     Year,

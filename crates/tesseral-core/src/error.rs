@@ -53,7 +53,7 @@ pub enum ErrorKind {
     /// A limit was exceeded.
     #[error("{what} requires {asked}, the limit is {allowed}")]
     Limit {
-        /// What exceeds the limit.
+        /// The resource that exceeds the limit.
         what: String,
         /// The requested amount.
         asked: u64,

@@ -17,7 +17,7 @@ use crate::{ArraySchema, Attributes, DType, Field, Scalar, Value};
 /// other place for it.
 pub const MISSING_ATTRIBUTES: [&str; 3] = ["_FillValue", "missing_value", "fill_value"];
 
-/// What the attributes of an array declare for one field.
+/// Declarations of the attributes of an array for one field.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Declarations {
     /// Values of the field's dtype, without duplicates.

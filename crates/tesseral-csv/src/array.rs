@@ -130,7 +130,7 @@ impl ArraySource for CsvArray {
     }
 }
 
-/// Where the values of a column go.
+/// Output for the values of a column.
 struct CsvCellsOut<'a> {
     out: ColumnMut<'a>,
     at: usize,

@@ -1,4 +1,4 @@
-//! How a file is written: the separator, and whether the first row names the columns.
+//! The dialect of a file: the separator, and whether the first row has the names of the columns.
 
 use std::io::Read;
 

@@ -196,7 +196,7 @@ pub struct StagedOutput {
     unsynced: Arc<Unsynced>,
 }
 
-/// What happens when an output is published.
+/// Action that publishes an output.
 #[derive(Debug)]
 enum OutputChecks {
     /// It takes its name if the rules allow it.

@@ -62,7 +62,7 @@ pub struct StatisticsQuery<'a> {
     sketch: Option<f64>,
 }
 
-/// What cells are grouped by along an axis.
+/// Key of the groups along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct GroupedAxis {
     axis: usize,

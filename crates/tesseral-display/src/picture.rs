@@ -62,7 +62,7 @@ impl PictureKind {
 
 /// Content of a picture.
 pub struct Picture {
-    /// What it shows.
+    /// Content.
     pub kind: PictureKind,
     /// Its points.
     pub overview: Overview,
@@ -91,7 +91,7 @@ fn coordinate_of(container: &Container, array: &Array, dim: &str) -> Option<Arra
     container.lazy_array(own).ok().filter(|found| found.schema().role == VariableRole::Index)
 }
 
-/// Where larger coordinates belong on a vertical axis.
+/// Direction of larger coordinates on a vertical axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Upward {
     /// Latitudes and the like: up.
@@ -102,7 +102,7 @@ enum Upward {
     Depth,
 }
 
-/// Where larger values of a coordinate belong, by its attributes and its name.
+/// Direction of larger values of a coordinate, by its attributes and its name.
 fn upward(name: &str, coordinate: Option<&Array>) -> Option<Upward> {
     let attribute = |key: &str| {
         let array = coordinate?;

@@ -80,7 +80,7 @@ impl ContinuedSource {
         parts.into_iter().map(|(slices, moved)| Ok((Selection::new(slices, &shape)?, moved))).collect()
     }
 
-    /// How far the axes of a chunk are moved.
+    /// Offset by which the axes of a chunk are moved.
     fn shifts(&self, chunk: &PlannedChunk) -> Vec<u64> {
         let mut moved = vec![0; self.schema.dims.len()];
         for &(axis, extent) in &self.axes {

@@ -216,7 +216,7 @@ impl Handle {
         }
     }
 
-    /// Where its bytes are.
+    /// Store of the array.
     pub fn store(&self) -> &dyn Store {
         &*self.store
     }

@@ -83,7 +83,7 @@ pub fn column_validity<'a>(field: &Field, cells: &'a Cells, written: Option<&[u8
     out
 }
 
-/// What statistics of a format tell of a field under the definition of missing values. A statistic stays exact where the values that
+/// Statistics of a format under the definition of missing values of a field. A statistic stays exact where the values that
 /// the format did not leave out cannot be among the cells, or cannot change it.
 pub fn statistics(field: &Field, mut stats: ChunkStats) -> ChunkStats {
     let values = field.missing_values();

@@ -1,4 +1,4 @@
-//! Where decoders that find cells one after the other write them.
+//! Output of decoders that produce cells one by one.
 
 use tesseral_core::{CellLen, Field, Limits, Result, alloc};
 

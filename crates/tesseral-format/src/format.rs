@@ -200,7 +200,7 @@ impl AuditReport {
     /// be opened is one finding, and none of its `len` bytes is covered.
     ///
     /// # Errors
-    /// Those of opening that are not damage: `Io`, `NotFound`.
+    /// Errors of opening that are not damage: `Io`, `NotFound`.
     pub fn from_opening<C: ContainerSource + 'static>(
         opened: Result<C>,
         len: u64,

@@ -1,4 +1,4 @@
-//! What formats that store one table have in common: columns of the same rows, and a document with what tables have no place for.
+//! Common code of formats that store one table: columns of the same rows, and a document for elements that tables do not support.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ pub const TABLE_KEY: &str = "tesseral";
 /// Name of the dimension of a table, unless the document has another.
 pub const ROW: &str = "row";
 
-/// What tables have no place for, as JSON: attributes of the container and of columns, names of dimensions, history.
+/// Elements that tables do not support, as JSON: attributes of the container and of columns, names of dimensions, history.
 #[derive(Clone, Debug, Default)]
 pub struct TableDocument(Json);
 

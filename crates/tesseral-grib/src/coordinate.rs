@@ -17,7 +17,7 @@ use tesseral_store::Rounds;
 use crate::dataset::HeaderValues;
 use crate::grid::{Axis, Grid};
 
-/// Where the values of a coordinate come from.
+/// Origin of the values of a coordinate.
 #[derive(Clone, Debug)]
 pub(crate) enum CoordinateOrigin {
     /// Headers of fields.

@@ -155,7 +155,7 @@ pub(crate) struct GribVariable {
     group_key: GroupKey,
 }
 
-/// What all variables of a dataset agree in: edition, center and sub-center.
+/// Common properties of the variables of a dataset: edition, center and sub-center.
 type GroupKey = (u8, u16, u16);
 
 impl GribVariable {

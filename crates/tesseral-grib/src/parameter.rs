@@ -21,7 +21,7 @@ pub(crate) struct Parameter {
     pub standard_name: &'static str,
 }
 
-/// What identifies a parameter in edition 2.
+/// Identification of a parameter in edition 2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Codes2 {
     pub discipline: u8,

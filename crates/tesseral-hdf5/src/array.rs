@@ -37,7 +37,7 @@ pub(crate) struct Hdf5Array {
     index: OnceLock<ChunkIndex>,
 }
 
-/// Where the bytes of a chunk are.
+/// Location of the bytes of a chunk.
 enum ChunkStorage {
     /// In the object header.
     Header,

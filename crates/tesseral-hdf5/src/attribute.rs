@@ -24,9 +24,9 @@ pub(crate) const HIDDEN: [&str; 9] = [
 /// The attributes of an object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ObjectAttributes {
-    /// Those that users see, in creation order where the file records it.
+    /// Visible attributes, in creation order where the file records it.
     pub(crate) shown: Attributes,
-    /// Those that describe dimensions.
+    /// Attributes that describe dimensions.
     pub(crate) hidden: Attributes,
     /// Addresses of the dimension scales of each dimension, from `DIMENSION_LIST`; 0 for none.
     pub(crate) scales: Vec<u64>,

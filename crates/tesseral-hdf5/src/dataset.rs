@@ -18,7 +18,7 @@ use crate::recipe;
 /// The maximum number of dimensions in HDF5.
 const RANK: usize = 32;
 
-/// Where the cells of a dataset are.
+/// Location of the cells of a dataset.
 #[derive(Clone, Debug)]
 pub(crate) enum StorageLayout {
     /// In the object header.

@@ -29,7 +29,7 @@ pub struct Hdf5CellType {
     pub dims: Vec<u64>,
     /// Names and values of an enumeration, as little-endian bytes.
     pub members: Vec<(String, Vec<u8>)>,
-    /// Where the cells are in the elements of a compound datatype.
+    /// Place of the cells in the elements of a compound datatype.
     pub place: Option<MemberPlace>,
 }
 

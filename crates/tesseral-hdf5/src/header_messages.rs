@@ -1,4 +1,4 @@
-//! What the parser reads of object headers and drops: the flags of a layout message, and the creation order of attributes.
+//! Parts of object headers that the parser crate drops: the flags of a layout message, and the creation order of attributes.
 //!
 //! Object headers are lists of messages in one or several blocks; a continuation message names the next block.
 

@@ -63,7 +63,7 @@ impl MetadataStorage {
         Self { ahead, ..Self::new(store, self.base, self.len, self.cancel.clone()) }
     }
 
-    /// Where the file is.
+    /// Location of the file.
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }

@@ -22,7 +22,7 @@ const RANGES: u32 = 16;
 /// The chunk has a part, even if it has no bytes.
 const PART: u32 = 32;
 
-/// Where a chunk is.
+/// Location of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkEntry {
     /// Offset in the object.

@@ -208,7 +208,7 @@ struct DimensionWrite {
     unlimited: bool,
 }
 
-/// Where everything is.
+/// Layout of the file.
 #[derive(Debug)]
 struct ClassicLayout {
     /// Header and history.

@@ -21,7 +21,7 @@ const CHUNK: u64 = 4 << 20;
 /// The maximum number of dimensions in NumPy.
 const DIMENSIONS: usize = 64;
 
-/// Where the cells of an array are.
+/// Location of the cells of an array.
 #[derive(Clone, Debug)]
 pub(crate) struct CellsPlace {
     /// Bytes of the object: of the cells, or of the deflate stream that holds header and cells.

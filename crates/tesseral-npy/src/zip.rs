@@ -75,7 +75,7 @@ pub struct Directory {
     pub len: u64,
 }
 
-/// Where the central directory is.
+/// Location of the central directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryPlace {
     /// Byte range.

@@ -237,7 +237,7 @@ impl TableWriter {
         self.columns.get(array).ok_or_else(|| Error::invalid(format!("array {array} was not created")))
     }
 
-    /// What Parquet has no place for.
+    /// Elements that Parquet does not support.
     fn document(&self) -> String {
         let own = |column: &ColumnWrite| table::column_document(&column.dim, &column.attributes).into();
         let columns = self.columns.iter().map(|column| (column.name.clone(), own(column)));

@@ -96,11 +96,11 @@ pub struct LabelFilter {
 pub struct GroupBy {
     /// The axes.
     pub axes: Vec<AxisToken>,
-    /// What positions of a group have in common.
+    /// Key of a group of positions.
     pub by: GroupedBy,
 }
 
-/// What positions of a group have in common.
+/// Key of a group of positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupedBy {
     /// Nothing: each position is a group.
@@ -365,7 +365,7 @@ pub struct WriteClause {
     pub timestamp: bool,
 }
 
-/// How to run.
+/// Execution options.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Execution {
     /// Memory limit in bytes.

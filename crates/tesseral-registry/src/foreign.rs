@@ -3,7 +3,7 @@
 use tesseral_core::Advice;
 use tesseral_format::Probe;
 
-/// How a kind of file is recognized, and what to do with it.
+/// Recognition of a kind of file, and a hint for it.
 struct Foreign {
     /// First bytes.
     magic: &'static [u8],

@@ -1,4 +1,4 @@
-//! How arrays are stored.
+//! Storage of arrays: chunks, sizes, codecs.
 
 use serde::Deserialize;
 use serde_json::{Value as Json, json};

@@ -18,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 /// Longest request target, in bytes.
 const TARGET: usize = 8 << 10;
 
-/// What browsers may do with the page: load its own files, and nothing else.
+/// Content security policy: the page may load only its own files.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; \
                           base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

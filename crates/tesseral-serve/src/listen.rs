@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How long to wait after a failure to accept, such as too many open files.
+/// Delay after a failure to accept, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts a connection only when there is a place for it.

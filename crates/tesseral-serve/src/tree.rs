@@ -1,4 +1,4 @@
-//! What sources hold: arrays, dimensions, attributes, versions.
+//! Contents of sources: arrays, dimensions, attributes, versions.
 
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};

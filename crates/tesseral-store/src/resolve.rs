@@ -140,7 +140,7 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for StorageOptions {
     }
 }
 
-/// Where a source or an output is.
+/// Location of a source or an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// A file or folder of this machine.

@@ -43,7 +43,7 @@ pub(crate) struct TileDbArray {
     pub fragments: Fragments,
     /// Boxes of very many fragments, once they were requested.
     pub places: OnceLock<Vec<FragmentBox>>,
-    /// What the footers of all fragments hold together, once it was requested.
+    /// Totals over the footers of all fragments, once they were requested.
     pub outline: OnceLock<Outline>,
     /// Committed fragments that others replace.
     pub hidden: Vec<FragmentEntry>,
@@ -69,7 +69,7 @@ impl TileDbArray {
         self.fragments.get(&self.reader)
     }
 
-    /// What the footers of all fragments hold together. They are read once and not kept for it: there may be a hundred thousand.
+    /// Totals over the footers of all fragments. The footers are read once and not kept for it: there may be a hundred thousand.
     pub(crate) fn outline(&self) -> Result<&Outline> {
         if let Some(outline) = self.outline.get() {
             return Ok(outline);

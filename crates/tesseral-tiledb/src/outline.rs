@@ -8,7 +8,7 @@ use tesseral_format::NonEmpty;
 use crate::array::TileDbArray;
 use crate::fragment::Fragment;
 
-/// What the footers of all fragments hold together.
+/// Totals over the footers of all fragments.
 #[derive(Debug)]
 pub(crate) struct Outline {
     /// Tiles of all fragments.
@@ -24,7 +24,7 @@ pub(crate) struct Outline {
 }
 
 impl Outline {
-    /// That of no fragment.
+    /// The totals of no fragment.
     pub(crate) fn new(array: &TileDbArray) -> Self {
         let schema = &array.schema;
         Self {

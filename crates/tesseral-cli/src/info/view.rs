@@ -112,7 +112,7 @@ fn arrays(report: &Report<'_>, paint: TerminalStyle) -> String {
     paint.table(&columns, report.known().map(|known| array_row(known, paint)))
 }
 
-/// What was not read or has no effect, and how many arrays are not listed.
+/// Unread arrays, ineffective declarations, and the number of arrays that are not listed.
 fn remarks(report: &Report<'_>, paint: TerminalStyle) -> String {
     let mut out = String::new();
     for line in report.container.inner().unread() {

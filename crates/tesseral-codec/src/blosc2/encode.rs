@@ -16,7 +16,7 @@ const BLOCK: usize = 32 << 10;
 const MAX_STREAMS: usize = 16;
 /// The minimum stream length for splitting.
 const MIN_STREAM: usize = 32;
-/// That of Blosc 1, below which its decoder expects one stream.
+/// The same for Blosc 1, whose decoder expects one stream below it.
 const MIN_STREAM_1: usize = 128;
 /// The most bytes of a chunk: its lengths are signed, and the header and the block starts add to them.
 const MOST: usize = (i32::MAX as usize) - (1 << 20);

@@ -306,7 +306,7 @@ impl Chain {
         Ok(at)
     }
 
-    /// Where a run of the `len` bytes of a tile lies in the tile as stored: from the header of its first chunk to the end of its last.
+    /// Location of a run of the `len` bytes of a tile in the stored tile: from the header of its first chunk to the end of its last.
     /// `None` where that does not follow from lengths alone.
     pub fn plain_span(&self, stored: u64, len: usize, run: &Range<usize>) -> Option<Range<usize>> {
         self.plain_len(len).filter(|n| *n == stored)?;

@@ -28,7 +28,7 @@ pub fn column(name: &str, dtype: DType, cell: CellLen, nullable: bool, codec: &s
 /// The bytes of a table of two columns, nullable integers and text, in three chunks.
 ///
 /// # Errors
-/// Those of the writer.
+/// Errors of the writer.
 pub fn table(format: &dyn Format, codecs: [&str; 2]) -> Result<Vec<u8>> {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new("table"));
     let mut writer = format.create(Arc::clone(&store), &CreateOptions::default())?;
@@ -62,7 +62,7 @@ pub fn table(format: &dyn Format, codecs: [&str; 2]) -> Result<Vec<u8>> {
 /// Opens the bytes of a table.
 ///
 /// # Errors
-/// Those of the format.
+/// Errors of the format.
 pub fn open_table(format: &dyn Format, bytes: &[u8]) -> Result<Arc<dyn ContainerSource>> {
     format.open(Arc::new(MemoryStore::with_object("table", bytes.to_vec())), &OpenOptions::default())
 }
@@ -70,7 +70,7 @@ pub fn open_table(format: &dyn Format, bytes: &[u8]) -> Result<Arc<dyn Container
 /// Decodes all columns of a table, and returns the number of cells. Damaged bytes may give an error, never a panic.
 ///
 /// # Errors
-/// Those of the format.
+/// Errors of the format.
 pub fn decode_table(format: &dyn Format, bytes: &[u8]) -> Result<u64> {
     let container = open_table(format, bytes)?;
     let mut cells = 0;

@@ -712,7 +712,7 @@ pub(crate) fn cast_of(name: &str, field: &Field, options: &ConvertOptions) -> Re
     }
 }
 
-/// What becomes of cells of a variable that are null or unwritten. They stay missing: as nulls where the target has them, else as a
+/// Representation of null and unwritten cells of a variable in the target. They stay missing: as nulls where the target has them, else as a
 /// declared missing value.
 fn absent(
     variable: &Variable,

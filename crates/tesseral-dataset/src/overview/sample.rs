@@ -4,7 +4,7 @@ use tesseral_core::{Error, Result, Selection, Slice};
 
 use crate::Array;
 
-/// What reading a block costs at least, in bytes: requests and plans take time too.
+/// Minimum cost of reading a block in bytes, because requests and plans take time too.
 const BLOCK: u64 = 16 << 10;
 /// Bytes that reading one cell of uncompressed chunks touches: a page of a file.
 const PAGE: u64 = 4 << 10;

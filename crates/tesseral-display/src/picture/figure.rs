@@ -82,13 +82,13 @@ impl Figure {
     }
 }
 
-/// How many labels have room, each so many pixels apart.
+/// Number of labels that fit at a given distance in pixels.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn count(length: f64, apart: f64) -> usize {
     ((length / apart) as usize).clamp(2, 12)
 }
 
-/// As many ticks of a horizontal axis as there is room for their labels.
+/// Ticks of a horizontal axis, limited by the room for their labels.
 fn fitting(axis: &super::PictureAxis, width: f64) -> Vec<Tick> {
     for most in (2..=12).rev() {
         let ticks = axis.ticks(most);
@@ -365,7 +365,7 @@ fn chart(figure: &Figure, picture: &Picture, canvas: &mut dyn Canvas) {
     canvas.line(&run, 1.6, LINE);
 }
 
-/// What missing cells and those that are not numbers look like, where there are any.
+/// Legend of missing, NaN and infinite cells, if there are any.
 fn legend(figure: &Figure, picture: &Picture, canvas: &mut dyn Canvas) {
     let overview = &picture.overview;
     let entries =

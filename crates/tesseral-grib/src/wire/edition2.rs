@@ -7,7 +7,7 @@ use crate::packing::{Ccsds, Complex, FieldPacking, PackingScale};
 use crate::parameter::{Codes2, Parameter};
 use crate::product::{self, FieldProduct, Surface};
 
-/// What section 1 states.
+/// Content of section 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identification {
     pub centre: u16,

@@ -10,7 +10,7 @@ use super::header::{Little, UNDEFINED};
 /// Entries of a node: twice the rank of trees, which is 32 where a file does not state it.
 const ENTRIES: usize = 64;
 
-/// Where a chunk is stored.
+/// Location of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StoredAt {
     pub(super) address: u64,

@@ -76,7 +76,7 @@ pub struct RemoteStore {
 struct KeptListing {
     at: Instant,
     entries: Vec<ObjectInfo>,
-    /// How often it is still used.
+    /// Number of remaining uses.
     uses: u32,
 }
 

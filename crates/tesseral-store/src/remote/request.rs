@@ -13,7 +13,7 @@ use crate::store::{ByteRange, ObjectInfo, ObjectKind};
 
 /// Number of requests of one call that are under way at the same time.
 const PARALLEL: usize = 64;
-/// How often an answer that ends early without an error is requested.
+/// Number of attempts for a response that ends early without an error.
 const ATTEMPTS: usize = 3;
 
 /// A request to an object store.

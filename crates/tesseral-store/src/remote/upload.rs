@@ -33,7 +33,7 @@ const PARALLEL: usize = 4;
 /// Longest time to remove the parts of an upload that failed.
 const ABORT: Duration = Duration::from_secs(5);
 
-/// Where an object is uploaded.
+/// Target of an upload.
 #[derive(Debug)]
 pub(crate) struct UploadTarget {
     pub store: RemoteStore,

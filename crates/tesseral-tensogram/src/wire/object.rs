@@ -73,7 +73,7 @@ impl<'a> ObjectFrame<'a> {
     /// Passes the bytes to `put` in order, padded to the frame alignment.
     ///
     /// # Errors
-    /// What `put` returns.
+    /// Errors of `put`.
     pub fn write<E>(&self, mut put: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let (head, tail) = self.around();
         put(&head)?;

@@ -1,4 +1,4 @@
-//! Where the chunks of a filtered tile begin, so that a run of its cells is read without the others.
+//! Starts of the chunks of a filtered tile, to read a run of its cells without the others.
 //!
 //! ```text
 //! tile    u64 number of chunks | chunk …
@@ -66,7 +66,7 @@ impl ChunkTable {
         Ok(Self { starts, end })
     }
 
-    /// Where the chunks lie in the file that hold a range of unfiltered bytes; `None` when those are all chunks, the tile is
+    /// Location in the file of the chunks that hold a range of unfiltered bytes; `None` when those are all chunks, the tile is
     /// shorter, or the range is empty.
     pub fn span(&self, bytes: &Range<u64>) -> Option<Range<u64>> {
         // Before empty chunks, an empty range would end before it begins.

@@ -6,7 +6,7 @@ use tesseral_core::{Error, Result, alloc};
 /// Bytes of one entry.
 pub const ENTRY: u64 = 16;
 
-/// Where the index of a shard is, and how it is encoded.
+/// Location and encoding of the index of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexLayout {
     /// At the start of the object instead of the end.

@@ -64,7 +64,7 @@ impl ShardShape {
     }
 }
 
-/// Where a chunk of an unfinished shard is.
+/// Location of a chunk of an unfinished shard.
 #[derive(Debug)]
 enum HeldChunk {
     Memory(Vec<u8>),

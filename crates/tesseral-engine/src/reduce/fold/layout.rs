@@ -230,7 +230,7 @@ pub(super) struct OffsetStrides {
     pub weight: u64,
 }
 
-/// Where a cell is, in the same terms.
+/// The position of a cell in the same terms.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CellOffsets {
     pub offset: usize,

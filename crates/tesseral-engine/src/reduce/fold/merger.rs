@@ -22,7 +22,7 @@ pub struct Partial {
     pub slots: Vec<(u64, u64)>,
     /// Their states, row-major: a list for each reducer, of each column.
     pub states: Vec<Vec<FoldState>>,
-    /// How many of the units statistics skipped: none of their chunks can hold a selected cell.
+    /// Number of units that statistics skipped: none of their chunks can hold a selected cell.
     pub skipped: u64,
 }
 

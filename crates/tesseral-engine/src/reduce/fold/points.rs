@@ -9,7 +9,7 @@ use crate::reduce::kernel::block::{Cell, WorkType};
 /// A run of adjacent positions along a dimension that belong to one point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PointRun {
-    /// What the positions add to the index of their point.
+    /// Contribution of the positions to the index of their point.
     pub point: usize,
     /// Their number.
     pub positions: usize,
