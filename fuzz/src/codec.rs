@@ -40,7 +40,16 @@ pub fn exercise(data: &[u8]) {
     // A range in the middle.
     let (from, to) = (len / 3, len - len / 4);
     match kind % KINDS {
-        0 => drop(zstd::decode_into(src, &mut dst, &mut contexts)),
+        0 => {
+            let whole = zstd::decode_into(src, &mut dst, &mut contexts).is_ok();
+            let Some(step) = zstd::frame_step(src, len as u64) else { return };
+            let mut part = vec![0; (step as usize * 2).min(len) - step as usize];
+            let ranged = zstd::decode_range(src, step, &mut part, &mut contexts);
+            if whole {
+                ranged.expect("a frame of a valid stream decodes");
+                assert_eq!(part, dst[step as usize..step as usize + part.len()]);
+            }
+        }
         1 => drop(lz4::decode_into(src, &mut dst)),
         2 => {
             let flags =

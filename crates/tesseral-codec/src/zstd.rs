@@ -98,6 +98,89 @@ pub fn encode(src: &[u8], level: i32, out: &mut Vec<u8>, contexts: &mut Contexts
     written.map(drop)
 }
 
+/// Appends frames that hold `step` bytes of `src` each, the last one the rest, so that [`decode_range`] can begin at any of them.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_frames(
+    src: &[u8],
+    step: usize,
+    level: i32,
+    out: &mut Vec<u8>,
+    contexts: &mut Contexts,
+) -> Result<()> {
+    if src.is_empty() {
+        return encode(src, level, out, contexts);
+    }
+    src.chunks(step.max(1)).try_for_each(|part| encode(part, level, out, contexts))
+}
+
+/// Whether frames of `step` bytes are hardly longer than one frame would be, as measured with the first two of them: at most half a
+/// percent, because only the second of two frames lacks the bytes before it.
+///
+/// # Errors
+/// As [`encode`].
+pub fn divides(src: &[u8], step: usize, level: i32, contexts: &mut Contexts) -> Result<bool> {
+    let Some(two) = step.checked_mul(2).and_then(|two| src.get(..two)) else { return Ok(false) };
+    let (mut apart, mut joined) = (Vec::new(), Vec::new());
+    encode_frames(two, step, level, &mut apart, contexts)?;
+    encode(two, level, &mut joined, contexts)?;
+    Ok(apart.len() <= joined.len() + joined.len() / 200)
+}
+
+/// Length of the first frame of `src`, and that of its content; `None` unless the header declares it.
+fn first_frame(src: &[u8]) -> Option<(usize, u64)> {
+    let content = zstd_safe::get_frame_content_size(src).ok()??;
+    let len = zstd_safe::find_frame_compressed_size(src).ok()?;
+    (1..=src.len()).contains(&len).then_some((len, content))
+}
+
+/// Number of bytes that each of several frames holds, all but the last, which can hold fewer; `None` where `src`, with content of
+/// `total` bytes, is not divided so. Reads the headers of frames and blocks only.
+pub fn frame_step(src: &[u8], total: u64) -> Option<u64> {
+    let (mut rest, mut decoded, mut step) = (src, 0_u64, None);
+    while !rest.is_empty() {
+        let (len, content) = first_frame(rest)?;
+        let step = *step.get_or_insert(content);
+        // A shorter frame can only be the last one.
+        if content == 0 || content > step || !decoded.is_multiple_of(step) {
+            return None;
+        }
+        decoded = decoded.checked_add(content)?;
+        rest = rest.get(len..)?;
+    }
+    step.filter(|step| decoded == total && *step < total)
+}
+
+/// Decodes `dst.len()` bytes from `start`, which must both be where frames of `src` begin or end.
+///
+/// # Errors
+/// `Codec` when a frame is damaged, or none begins or ends there.
+pub fn decode_range(src: &[u8], start: u64, dst: &mut [u8], contexts: &mut Contexts) -> Result<()> {
+    if dst.is_empty() {
+        return Ok(());
+    }
+    let wanted = dst.len();
+    let outside = || Error::codec("zstd", format!("no frames hold {wanted} bytes at {start}"));
+    let end = start.checked_add(wanted as u64).ok_or_else(outside)?;
+    let (mut at, mut decoded, mut from) = (0_usize, 0_u64, 0_usize);
+    while decoded < end {
+        if decoded == start {
+            from = at;
+        }
+        let (len, content) = src.get(at..).and_then(first_frame).ok_or_else(outside)?;
+        at += len;
+        decoded = decoded.saturating_add(content);
+        if content == 0 || (decoded > start && decoded - content < start) {
+            return Err(outside());
+        }
+    }
+    if decoded != end {
+        return Err(outside());
+    }
+    decode_into(src.get(from..at).ok_or_else(outside)?, dst, contexts)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +198,52 @@ mod tests {
         let mut out = [0; 7];
         decode_into(&packed, &mut out, &mut Contexts::default()).unwrap();
         assert_eq!(&out, b"abcdefg");
+    }
+
+    #[test]
+    fn frames_decode_by_themselves() {
+        let data: Vec<u8> = (0..10_000_u32).flat_map(|i| (i * i % 977).to_le_bytes()).collect();
+        let mut contexts = Contexts::default();
+        for step in [1, 999, 4096, 39_999] {
+            let mut packed = Vec::new();
+            encode_frames(&data, step, DEFAULT_LEVEL, &mut packed, &mut contexts).unwrap();
+            assert_eq!(frame_step(&packed, data.len() as u64), Some(step as u64));
+            assert_eq!(frame_step(&packed, data.len() as u64 + 1), None);
+            let mut whole = vec![0; data.len()];
+            decode_into(&packed, &mut whole, &mut contexts).unwrap();
+            assert!(whole == data);
+            for (first, last) in [(0, 1), (1, 2), (3, 7), (0, usize::MAX), (2, 2)] {
+                let place = |frame: usize| frame.saturating_mul(step).min(data.len());
+                let range = place(first)..place(last);
+                let mut part = vec![0; range.len()];
+                decode_range(&packed, range.start as u64, &mut part, &mut contexts).unwrap();
+                assert!(part == data[range], "{step} {first}..{last}");
+            }
+            if step > 1 {
+                for (start, len) in [(1, step - 1), (0, step - 1), (0, step + 1), (step, 1)] {
+                    let mut part = vec![0; len];
+                    assert!(decode_range(&packed, start as u64, &mut part, &mut contexts).is_err());
+                }
+            }
+            assert!(decode_range(&packed, u64::MAX, &mut [0; 4], &mut contexts).is_err());
+            for len in (0..packed.len()).step_by(1 + packed.len() / 500) {
+                assert_eq!(frame_step(&packed[..len], data.len() as u64), None, "{len}");
+            }
+        }
+        // Noise is as long in two frames; what repeats is not.
+        let noise: Vec<u8> = (0..20_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        assert!(divides(&noise, 10_000, DEFAULT_LEVEL, &mut contexts).unwrap());
+        let repeated = [&noise[..10_000], &noise[..10_000]].concat();
+        assert!(!divides(&repeated, 10_000, DEFAULT_LEVEL, &mut contexts).unwrap());
+        assert!(!divides(&noise, 10_001, DEFAULT_LEVEL, &mut contexts).unwrap());
+        // One frame, frames without a declared length, and unequal ones.
+        assert_eq!(frame_step(&frame(&data), data.len() as u64), None);
+        let mut streamed = Vec::new();
+        crate::zstd_stream::encode(&data, 3, &mut streamed).unwrap();
+        assert_eq!(frame_step(&streamed, data.len() as u64), None);
+        let unequal = [frame(&data[..5]), frame(&data[5..7]), frame(&data[7..12])].concat();
+        assert_eq!(frame_step(&unequal, 12), None);
+        assert_eq!(frame_step(&[], 0), None);
     }
 
     #[test]

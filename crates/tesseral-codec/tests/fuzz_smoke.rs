@@ -21,6 +21,9 @@ fn seeds() -> Vec<Vec<u8>> {
         all.push(out);
     };
     push(head(0, 0), &mut |out| zstd::encode(&bytes, 3, out, &mut Contexts::default()).unwrap());
+    push(head(0, 0), &mut |out| {
+        zstd::encode_frames(&bytes, 300, 3, out, &mut Contexts::default()).unwrap();
+    });
     push(head(1, 0), &mut |out| lz4::encode(&bytes, out).unwrap());
     // Eight bits, blocks of 8, an RSI of 5 blocks, prediction.
     push(vec![2, 7, 64, 4], &mut |out| {
