@@ -180,6 +180,13 @@ pub trait ArraySource: Debug + Send + Sync {
         None
     }
 
+    /// The alignment at which decoding a column can start, of a chunk whose [`Access`](crate::Access) has no granule because only its stored
+    /// bytes show it; `None` if it cannot start in the middle. [`decode`](Self::decode) accepts ranges so aligned with the same bytes.
+    fn stored_granule(&self, chunk: &PlannedChunk, column: Column, parts: &[Bytes]) -> Option<u64> {
+        let _ = (chunk, column, parts);
+        None
+    }
+
     /// Bytes outside the chunk's parts that are skipped on read because their value is determined. An audit compares them.
     fn implied_bytes(&self, chunk: &PlannedChunk) -> SmallVec<[ImpliedBytes; 1]> {
         let _ = chunk;

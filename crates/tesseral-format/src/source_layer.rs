@@ -116,6 +116,11 @@ pub trait SourceLayer: Debug + Send + Sync {
         self.inner().run_bytes(&self.inner_chunk(chunk), cells)
     }
 
+    /// As [`ArraySource::stored_granule`].
+    fn stored_granule(&self, chunk: &PlannedChunk, column: Column, parts: &[Bytes]) -> Option<u64> {
+        self.inner().stored_granule(&self.inner_chunk(chunk), column, parts)
+    }
+
     /// As [`ArraySource::stored_form`].
     fn stored_form(&self, chunk: &PlannedChunk) -> Option<StoredForm> {
         self.inner().stored_form(&self.inner_chunk(chunk))
@@ -209,6 +214,10 @@ impl<L: SourceLayer> ArraySource for L {
 
     fn run_bytes(&self, chunk: &PlannedChunk, cells: &Range<u64>) -> Option<Range<u64>> {
         SourceLayer::run_bytes(self, chunk, cells)
+    }
+
+    fn stored_granule(&self, chunk: &PlannedChunk, column: Column, parts: &[Bytes]) -> Option<u64> {
+        SourceLayer::stored_granule(self, chunk, column, parts)
     }
 
     fn implied_bytes(&self, chunk: &PlannedChunk) -> SmallVec<[ImpliedBytes; 1]> {

@@ -161,6 +161,11 @@ impl ArraySource for TetArray {
         span().into_iter().collect()
     }
 
+    fn stored_granule(&self, chunk: &PlannedChunk, _: Column, parts: &[Bytes]) -> Option<u64> {
+        let [stored] = parts else { return None };
+        crate::decode::frame_cells(self, chunk, stored)
+    }
+
     fn stored_form(&self, chunk: &PlannedChunk) -> Option<StoredForm> {
         (self.row(chunk)?.codec.get() == ZSTD).then_some(StoredForm::Zstd)
     }

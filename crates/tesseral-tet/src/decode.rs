@@ -39,7 +39,11 @@ pub(crate) fn decode(
             raw::decode_into(part.unwrap_or_default(), values)?;
         }
         ZSTD if cells == (0..chunk.cells) => zstd::decode_into(stored, values, &mut scratch.contexts)?,
-        ZSTD => return Err(Error::internal("zstd chunks do not support random access")),
+        ZSTD => {
+            // Bounded by the size of the chunk, which is addressable.
+            let start = cells.start.saturating_mul(array.cell as u64);
+            zstd::decode_range(stored, start, values, &mut scratch.contexts)?;
+        }
         codec => return Err(Error::unsupported(format!(".tet codec {codec}"))),
     }
     to_native(values, array.cell);
@@ -47,6 +51,14 @@ pub(crate) fn decode(
         validity.fill(1);
     }
     Ok(())
+}
+
+/// Number of cells that each frame of a compressed chunk holds, if it has several.
+pub(crate) fn frame_cells(array: &TetArray, chunk: &PlannedChunk, stored: &[u8]) -> Option<u64> {
+    let row = array.row(chunk).filter(|row| row.codec.get() == ZSTD)?;
+    let step = zstd::frame_step(stored, row.raw_byte_len.get())?;
+    let cell = array.cell as u64;
+    step.is_multiple_of(cell).then(|| step / cell)
 }
 
 /// Converts between little-endian and native byte order in place.

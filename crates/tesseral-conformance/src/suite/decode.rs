@@ -72,7 +72,7 @@ fn direct(
     check.require(bytes == cells, || "direct access, but the decoded bytes differ".to_owned())
 }
 
-/// Ranges equal slices of the full decode.
+/// Ranges equal slices of the full decode. Those of a chunk whose granule shows only in its bytes consist of whole granules.
 fn runs(
     check: &Check<'_>,
     random: &mut Random,
@@ -82,11 +82,21 @@ fn runs(
     parts: &[Bytes],
     whole: &Decoded,
 ) -> Result<(), Violation> {
-    let Access::Coded { granule: Some(granule) } = chunk.access else { return Ok(()) };
+    let (granule, whole_granules) = match chunk.access {
+        Access::Coded { granule: Some(granule) } => (granule, false),
+        Access::Coded { granule: None } => match source.stored_granule(chunk, column, parts) {
+            Some(granule) => (granule, true),
+            None => return Ok(()),
+        },
+        Access::Direct { .. } => return Ok(()),
+    };
     check.require(granule > 0, || "a granule of 0 cells".to_owned())?;
     for _ in 0..6 {
         let start = random.below(chunk.cells / granule + 1) * granule;
-        let end = random.within(start, chunk.cells);
+        let mut end = random.within(start, chunk.cells);
+        if whole_granules {
+            end = end.div_ceil(granule).saturating_mul(granule).min(chunk.cells);
+        }
         let location = format!("{}, cells {start}..{end}", check.location);
         let check = check.at(&location);
         let run = check

@@ -160,10 +160,22 @@ impl<'a> ChunkCells<'a> {
         Ok(Decoded { values, validity: None, placement, swapped })
     }
 
+    /// Alignment at which decoding can start in the middle; `parts` are the stored bytes, where they are known.
+    fn granule(&self, parts: Option<&PartBytes>) -> Option<u64> {
+        let granule = match self.chunk.access {
+            Access::Coded { granule: None } => {
+                self.handle.source().stored_granule(self.chunk, self.column, parts?)
+            }
+            Access::Coded { granule } => granule,
+            Access::Direct { .. } => None,
+        };
+        granule.filter(|granule| *granule > 0)
+    }
+
     /// Range of cells to decode so that it contains `placement`.
-    fn run(&self, placement: &Placement) -> Range<u64> {
-        match self.chunk.access {
-            Access::Coded { granule: Some(granule) } if granule > 0 => {
+    fn run(&self, placement: &Placement, granule: Option<u64>) -> Range<u64> {
+        match granule {
+            Some(granule) => {
                 let start = placement.cells.start / granule * granule;
                 let end = placement.cells.end.div_ceil(granule).saturating_mul(granule);
                 start..end.min(self.tile_cells)
@@ -175,7 +187,7 @@ impl<'a> ChunkCells<'a> {
     /// Byte range of the chunk's object that decoding the selection reads; `None` if it can be any of its part.
     pub(crate) fn needed(&self, part: &Selection) -> Option<Range<u64>> {
         let [stored] = self.chunk.parts.as_slice() else { return None };
-        let run = self.run(&locate_selection(self.tile, self.order, self.size, part));
+        let run = self.run(&locate_selection(self.tile, self.order, self.size, part), self.granule(None));
         let Range { start, end } = self.handle.source().run_bytes(self.chunk, &run)?;
         Some(stored.offset.saturating_add(start)..stored.offset.saturating_add(end))
     }
@@ -188,7 +200,8 @@ impl<'a> ChunkCells<'a> {
         workspace: &'b mut Workspace,
     ) -> Result<Decoded<'b>> {
         let mut placement = locate_selection(self.tile, self.order, self.size, part);
-        let run = self.run(&placement);
+        let all = placement.cells == (0..self.tile_cells);
+        let run = self.run(&placement, if all { None } else { self.granule(Some(parts)) });
         // At most the tile's cells, whose bytes are addressable.
         let cells = (run.end - run.start) as usize;
         let Workspace { scratch, values, validity } = workspace;
@@ -222,13 +235,10 @@ impl<'a> ChunkCells<'a> {
         validity: Option<&mut [u8]>,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        match self.chunk.access {
-            Access::Coded { granule: Some(granule) }
-                if self.shared && granule > 0 && validity.is_none() && values.len() >= SHARED_FROM =>
-            {
-                self.decode_pieces(parts, &run, granule, values)
-            }
-            _ => self.decode_run(parts, run, values, validity, scratch),
+        let divided = self.shared && validity.is_none() && values.len() >= SHARED_FROM;
+        match divided.then(|| self.granule(Some(parts))).flatten() {
+            Some(granule) => self.decode_pieces(parts, &run, granule, values),
+            None => self.decode_run(parts, run, values, validity, scratch),
         }
     }
 

@@ -270,6 +270,11 @@ impl SourceLayer for ModelArray {
         self.inner.run_bytes(&self.inner_chunk(chunk), &self.stored_cells(cells))
     }
 
+    fn stored_granule(&self, chunk: &PlannedChunk, column: Column, parts: &[Bytes]) -> Option<u64> {
+        let plain = self.encoding.trailing.is_none() && self.encoding.text.is_none();
+        plain.then(|| self.inner.stored_granule(&self.inner_chunk(chunk), column, parts))?
+    }
+
     fn stored_form(&self, chunk: &PlannedChunk) -> Option<StoredForm> {
         // Text is laid out differently from cells; all other bytes are those of the cells.
         if self.encoding.text.is_some() {
