@@ -10,9 +10,16 @@ pub type Coords = SmallVec<[u64; 4]>;
 /// A half-open box of positions, `start..end` along each dimension.
 ///
 /// Rank 0 is the box of the single cell of a scalar.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, Hash)]
 pub struct Region {
     bounds: SmallVec<[(u64, u64); 4]>,
+}
+
+impl Clone for Region {
+    /// Copies the bounds at once: plans clone a region for each of very many chunks.
+    fn clone(&self) -> Self {
+        Self { bounds: SmallVec::from_slice(&self.bounds) }
+    }
 }
 
 impl Region {

@@ -1,6 +1,6 @@
 //! Planning: chunks that serve a request, and their byte ranges.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use tesseral_core::{Coords, Error, ErrorKind, Region, Result, Selection, TouchedChunk};
 use tesseral_format::{Access, ChunkPlan, Column, Cover, Part, PlannedChunk, Request, Role, Uncovered};
 
@@ -93,7 +93,10 @@ pub(crate) fn plan_chunk(
         offset: row.payload_offset.get(),
         len: row.stored_byte_len.get(),
     };
-    let parts: SmallVec<[Part; 1]> = columns.iter().map(part).collect();
+    let parts: SmallVec<[Part; 1]> = match columns {
+        [column] => smallvec![part(column)],
+        _ => columns.iter().map(part).collect(),
+    };
     Ok(PlannedChunk {
         id: number,
         cover: Cover::Exact(chunk.region.clone()),
