@@ -22,7 +22,6 @@ mod verify;
 mod write;
 
 pub use decode::bits::read_bits;
-pub use decode::buffer::Buffer;
 pub use decode::columns::Cells;
 pub use decode::variable_length::{read_valid_var, read_var};
 pub use fetch::reopen::{Reopen, missing_or_stale, open_listed, watched};
@@ -50,6 +49,7 @@ pub use reduce::summary::Summarized;
 pub use reduce::visit::{gaps, has_gaps};
 pub use reduce::{exact, fold};
 pub use tesseral_core::Cancel;
+pub use tesseral_store::Buffer;
 pub use verify::{Verified, verify, verify_to};
 pub use write::transfer::{CellSource, read_column, read_stored, transfer, transfer_box};
 pub use write::{InputOrder, Journal, WriteSession};

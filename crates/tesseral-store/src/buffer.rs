@@ -1,4 +1,4 @@
-//! Result buffers: aligned, in huge pages if large, and reused.
+//! Buffers of results: aligned, in huge pages if large, and reused.
 //!
 //! New memory costs more than the copy into it: the kernel zeroes every page on first access. Dropped buffers are retained, up
 //! to [`KEPT`] bytes per process, and reused without clearing; large ones only if they are small compared to the memory limit.
@@ -87,7 +87,7 @@ impl Buffer {
     ///
     /// # Errors
     /// `Limit` if the allocation fails.
-    pub(crate) fn new(len: u64, limited: bool) -> Result<Self> {
+    pub fn new(len: u64, limited: bool) -> Result<Self> {
         let too_large = || Error::limit("a result buffer", len, isize::MAX as u64);
         let len =
             usize::try_from(len).ok().filter(|n| *n <= isize::MAX as usize / 2).ok_or_else(too_large)?;

@@ -33,8 +33,9 @@ impl std::str::FromStr for Durability {
 
 /// Number of files, and of folders, that wait together. More would keep too many handles open.
 const MOST: usize = 16;
-/// Number of files made durable at the same time. A journal commits them together.
-const TOGETHER: usize = 8;
+/// Number of files and folders made durable at the same time. A journal commits them together, and a device flushes once for all that
+/// wait.
+const TOGETHER: usize = 16;
 
 /// Files and folders of an output that is not visible yet: each is made durable once, before the output is published, instead of
 /// each time it changes.
@@ -77,7 +78,7 @@ impl Unsynced {
         }
         let files = std::mem::take(&mut waiting.files);
         drop(waiting);
-        sync_files(&files)
+        sync_all(&files, &[])
     }
 
     /// Adds a folder whose entries changed.
@@ -96,31 +97,32 @@ impl Unsynced {
         // One that changes again is added again.
         let folders = std::mem::take(&mut waiting.folders);
         drop(waiting);
-        folders.iter().try_for_each(|folder| folder.sync())
+        sync_all(&[], &folders)
     }
 
-    /// Makes everything durable. Called before the output takes its name.
+    /// Makes everything durable, in any order: nothing has to survive by itself before the output takes its name.
     ///
     /// # Errors
     /// `Io`.
     pub fn settle(&self) -> Result<()> {
         let UnsyncedNames { files, folders } = std::mem::take(&mut *self.waiting());
-        sync_files(&files)?;
-        // The most recently created one first: a commit of it usually covers the others.
-        folders.iter().rev().try_for_each(|folder| folder.sync())
+        sync_all(&files, &folders)
     }
 }
 
-fn sync_files(files: &[(Arc<File>, Box<Path>)]) -> Result<()> {
-    let some = |files: &[(Arc<File>, Box<Path>)]| -> Result<()> {
-        files.iter().try_for_each(|(file, path)| file.sync_all().map_err(|e| io("sync", path, e)))
+fn sync_all(files: &[(Arc<File>, Box<Path>)], folders: &[Arc<Folder>]) -> Result<()> {
+    let count = files.len() + folders.len();
+    let one = |number: usize| match files.get(number) {
+        Some((file, path)) => file.sync_all().map_err(|e| io("sync", path, e)),
+        None => folders.get(number - files.len()).map_or(Ok(()), |folder| folder.sync()),
     };
-    if files.len() < 2 {
-        return some(files);
+    if count < 2 {
+        return (0..count).try_for_each(one);
     }
+    let (one, threads) = (&one, count.min(TOGETHER));
     std::thread::scope(|scope| {
-        let shares = files.chunks(files.len().div_ceil(TOGETHER));
-        let running: Vec<_> = shares.map(|share| scope.spawn(move || some(share))).collect();
+        let share = |first: usize| move || (first..count).step_by(threads).try_for_each(one);
+        let running: Vec<_> = (0..threads).map(|first| scope.spawn(share(first))).collect();
         running.into_iter().try_for_each(|share| {
             share.join().map_err(|_| Error::internal("a thread that makes files durable panicked"))?
         })

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tesseral_core::{Cancel, Error, ErrorKind, Result};
 
+use crate::durability::Unsynced;
 use crate::sigbus::OperationGuard;
 use crate::store::{ByteRange, ObjectBytes, ObjectInfo, Overwrite, Profile, Staged, Store, Upcoming};
 use crate::unpublished::Unpublished;
@@ -40,7 +41,8 @@ pub trait StoreLayer: Debug + Send + Sync {
         error
     }
 
-    /// The same layer over another view of its store; `None` if operations on it cannot be canceled while they wait.
+    /// The same layer over another view of its store; `None` if operations on it cannot be canceled while they wait, and its objects
+    /// cannot be made durable together.
     fn over(&self, inner: Arc<dyn Store>) -> Option<Arc<dyn Store>> {
         let _ = inner;
         None
@@ -129,6 +131,11 @@ impl<L: StoreLayer> Store for L {
 
     fn remove_all(&self, object: &str) -> Result<()> {
         self.inner().remove_all(object)
+    }
+
+    fn deferred(&self) -> Option<(Arc<dyn Store>, Arc<Unsynced>)> {
+        let (inner, list) = self.inner().deferred()?;
+        Some((self.over(inner)?, list))
     }
 
     fn unpublished(&self, object: &str) -> Option<Unpublished> {

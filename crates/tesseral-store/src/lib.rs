@@ -17,6 +17,7 @@
 
 mod append;
 mod append_object;
+mod buffer;
 mod claim;
 mod durability;
 mod folder;
@@ -41,6 +42,7 @@ mod unpublished;
 
 pub use append::{AppendFile, AppendTarget};
 pub use append_object::AppendObject;
+pub use buffer::Buffer;
 pub use bytes::Bytes;
 pub use claim::{CLAIM, Claim};
 pub use durability::{Durability, Unsynced};

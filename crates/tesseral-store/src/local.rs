@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use bytes::Bytes;
 use tesseral_core::{Error, Result};
 
-use crate::durability::Unsynced;
+use crate::buffer::Buffer;
+use crate::durability::{Durability, Unsynced};
 use crate::folder::{Folder, FolderEntry, parent};
 use crate::handles;
 use crate::identity::OpenFile;
@@ -285,10 +286,11 @@ impl LocalStore {
         check_range(&range, len, &|| self.describe(object))?;
         let asked = range.end - range.start;
         let size = usize::try_from(asked).map_err(|_| Error::limit("one read", asked, usize::MAX as u64))?;
-        let mut bytes = vec![0; size];
-        file.read_exact_at(&mut bytes, range.start).map_err(|e| self.io("read", object, e))?;
+        let read =
+            |bytes: &mut [u8]| file.read_exact_at(bytes, range.start).map_err(|e| self.io("read", object, e));
+        let bytes = read_new(size, read)?;
         self.watcher.identities.read_once(object, &self.describe(object), &metadata, &file)?;
-        Ok(ObjectBytes { start: range.start, len, bytes: bytes.into() })
+        Ok(ObjectBytes { start: range.start, len, bytes })
     }
 
     fn file_len(&self, object: &str, opened: &MappedFile) -> Result<u64> {
@@ -311,6 +313,22 @@ impl LocalStore {
             FileMap::Whole { bytes, mapped } => mapped.check_use().map(|()| Some(bytes.clone())),
         }
     }
+}
+
+/// Minimum size in bytes of a read into huge pages: a page that is partly used costs at most a quarter more memory.
+const LARGE_READ: usize = 8 << 20;
+
+/// Reads into new memory.
+fn read_new(size: usize, read: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Bytes> {
+    if size < LARGE_READ {
+        let mut bytes = vec![0; size];
+        read(&mut bytes)?;
+        return Ok(bytes.into());
+    }
+    // Not retained: a read under a memory limit must not hold it.
+    let mut bytes = Buffer::new(size as u64, true)?;
+    read(&mut bytes)?;
+    Ok(Bytes::from_owner(bytes))
 }
 
 impl Store for LocalStore {
@@ -338,13 +356,11 @@ impl Store for LocalStore {
             check_range(range, len, &|| self.describe(object))?;
             let size = usize::try_from(range.end - range.start)
                 .map_err(|_| Error::limit("one read", range.end - range.start, usize::MAX as u64))?;
-            let mut bytes = vec![0; size];
-            opened
-                .file
-                .file
-                .read_exact_at(&mut bytes, range.start)
-                .map_err(|e| self.io("read", object, e))?;
-            out.push(bytes.into());
+            let read = |bytes: &mut [u8]| {
+                let read = opened.file.file.read_exact_at(bytes, range.start);
+                read.map_err(|e| self.io("read", object, e))
+            };
+            out.push(read_new(size, read)?);
         }
         Ok(out)
     }
@@ -455,6 +471,14 @@ impl Store for LocalStore {
 
     fn remove_all(&self, object: &str) -> Result<()> {
         self.remove_by(object, FolderEntry::remove_tree)
+    }
+
+    fn deferred(&self) -> Option<(Arc<dyn Store>, Arc<Unsynced>)> {
+        if self.unsynced.is_some() {
+            return None;
+        }
+        let list = Unsynced::new(Durability::Full);
+        Some((Arc::new(Self::new(&self.root, self.access).unsynced(Arc::clone(&list))), list))
     }
 
     fn unpublished(&self, object: &str) -> Option<Unpublished> {

@@ -244,7 +244,11 @@ impl Staged for StagedPath {
                 .map(|file| file.get().map_err(|e| io("sync", &self.path, e)))
                 .transpose()?,
             None => {
-                self.with_file("sync", File::sync_all)?;
+                // An empty file is its entry, which is made durable with the folder.
+                self.with_file(
+                    "sync",
+                    |file| if file.metadata()?.len() > 0 { file.sync_all() } else { Ok(()) },
+                )?;
                 None
             }
         };

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tesseral_core::{Cancel, Error, ErrorKind, Result};
 
+use crate::durability::Unsynced;
 use crate::sigbus::OperationGuard;
 use crate::unpublished::Unpublished;
 
@@ -302,6 +303,13 @@ pub trait Store: Debug + Send + Sync {
             }
         }
         self.remove(object)
+    }
+
+    /// The same store for objects that nothing refers to yet: published ones are durable only once the list is
+    /// [settled](Unsynced::settle), all of them together. `None` if published objects are durable by themselves at no cost, or are
+    /// already deferred.
+    fn deferred(&self) -> Option<(Arc<dyn Store>, Arc<Unsynced>)> {
+        None
     }
 
     /// Registers an object, or a folder of objects, for removal if the process must end immediately; `None` if the store does

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use tesseral_core::{CellLen, Element, Error, Field, Region, Result, Selection, alloc};
 use tesseral_format::{Access, ChunkPlan, Column, PlannedChunk, Request, Uncovered};
+use tesseral_store::Buffer;
 
-use crate::decode::buffer::Buffer;
 use crate::decode::chunk::{ChunkCells, Workspace, with_workspace};
 use crate::fetch::ahead::{self, ReadAhead};
 use crate::fetch::{self, Batch, ByteRuns, ChunkBytes, Fetched, PartBytes, Resident};
