@@ -65,6 +65,7 @@ impl EncodingInput {
                 small: self.small_mask,
             },
             provenance: if self.reproducible { Provenance::reproducible() } else { Provenance::default() },
+            ..EncodeOptions::default()
         })
     }
 }

@@ -52,7 +52,13 @@ fn options(recipe: &Json) -> EncodeOptions {
         _ => AggregateHash::Auto,
     };
     let masks = if recipe["allow"] == true { MaskOptions::any() } else { MaskOptions::default() };
-    EncodeOptions { hashing: recipe["hash"] != false, aggregate_hash, masks, provenance }
+    EncodeOptions {
+        hashing: recipe["hash"] != false,
+        aggregate_hash,
+        masks,
+        provenance,
+        ..EncodeOptions::default()
+    }
 }
 
 fn write(recipe: &Json) -> Outcome<()> {

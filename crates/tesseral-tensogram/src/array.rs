@@ -20,7 +20,7 @@ use tesseral_store::Rounds;
 
 use crate::audit::{is_inexact, non_finite_faults};
 use crate::compress::decode_mask;
-use crate::decode::{decode_window, window};
+use crate::decode::{decode_window, frame_cells, window};
 use crate::object_name::{self, NAME};
 use crate::open::{MessageCatalog, values};
 use crate::pipeline::ObjectPipeline;
@@ -199,7 +199,10 @@ impl TensogramArray {
             return Err(fault.error(&catalog.source.object));
         }
         let frame = *held.object(number).ok_or_else(missing)?;
-        let object = Object::read(&catalog.source, &catalog.limits, &frame)?;
+        let object = match catalog.source.as_slice() {
+            Some(slice) => Object::read(&slice, &catalog.limits, &frame)?,
+            None => Object::read(&catalog.source, &catalog.limits, &frame)?,
+        };
         if object.cells == 0 {
             // An empty array has no chunk whose digest is verified. A damaged shape must not pass as empty.
             catalog.reader().body(&held, &frame, "object")?;
@@ -377,6 +380,10 @@ impl ArraySource for TensogramArray {
             codec: if codecs.is_empty() { "raw".to_owned() } else { codecs.join("+") },
             offset: chunk.parts.first().map_or(self.object.payload.start, |part| part.offset),
         }
+    }
+
+    fn stored_granule(&self, _: &PlannedChunk, _: Column, parts: &[Bytes]) -> Option<u64> {
+        frame_cells(&self.object, &self.pipeline().ok()?, parts.first()?)
     }
 
     fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {

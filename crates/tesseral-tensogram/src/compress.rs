@@ -13,11 +13,19 @@ use crate::pipeline::{Compression, ObjectPipeline};
 use crate::wire::cbor::{CborItem, Map};
 use crate::wire::descriptor::Mask;
 
-/// Compresses encoded bytes and stores data-dependent parameters in the descriptor.
+/// Bytes that each frame of a large zstd payload holds. Frames are compressed and decompressed by several threads, and ranges need only
+/// some of them.
+const FRAME: usize = 1 << 20;
+/// Minimum size of such a payload before compression in bytes.
+const DIVIDED_FROM: usize = 4 * FRAME;
+
+/// Compresses encoded bytes and stores data-dependent parameters in the descriptor. The result does not depend on the number of
+/// threads.
 pub(crate) fn compress<'a>(
     pipeline: &ObjectPipeline,
     coded: Cow<'a, [u8]>,
     params: &mut Map,
+    threads: usize,
     contexts: &mut Contexts,
 ) -> Result<Cow<'a, [u8]>> {
     let mut out = Vec::new();
@@ -28,6 +36,11 @@ pub(crate) fn compress<'a>(
     };
     match &pipeline.compression {
         Compression::None => return Ok(coded),
+        Compression::Zstd(level)
+            if coded.len() >= DIVIDED_FROM && zstd::divides(&coded, FRAME, *level, contexts)? =>
+        {
+            out = encode_frames(&coded, *level, threads)?;
+        }
         Compression::Zstd(level) => zstd_stream::encode(&coded, *level, &mut out)?,
         Compression::Lz4 => lz4::encode(&coded, &mut out)?,
         Compression::Szip(szip) => {
@@ -49,6 +62,84 @@ pub(crate) fn compress<'a>(
         }
     }
     Ok(Cow::Owned(out))
+}
+
+/// Compresses frames, a run of them per thread.
+fn encode_frames(coded: &[u8], level: i32, threads: usize) -> Result<Vec<u8>> {
+    let encode = |part: &[u8]| -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        zstd::encode_frames(part, FRAME, level, &mut out, &mut Contexts::default())?;
+        Ok(out)
+    };
+    let each = coded.len().div_ceil(FRAME).div_ceil(threads.max(1)).saturating_mul(FRAME);
+    let mut parts = coded.chunks(each.max(FRAME));
+    let Some(first) = parts.next() else { return encode(coded) };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = parts.map(|part| scope.spawn(move || encode(part))).collect();
+        let mut out = encode(first)?;
+        for other in others {
+            out.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        Ok(out)
+    })
+}
+
+/// Compresses encoded bytes that arrive in pieces, into the bytes of [`compress`].
+pub(crate) enum ZstdEncoder {
+    /// Bytes before it is known whether they are divided.
+    Held(i32, Vec<u8>),
+    /// Several frames, and the bytes of the next one.
+    Frames(i32, Vec<u8>),
+    /// One frame.
+    One(zstd_stream::Encoder),
+}
+
+impl ZstdEncoder {
+    /// An encoder of `len` bytes.
+    pub(crate) fn new(level: i32, len: u64) -> Result<Self> {
+        if len < DIVIDED_FROM as u64 {
+            return Ok(Self::One(zstd_stream::Encoder::new(level)?));
+        }
+        Ok(Self::Held(level, Vec::with_capacity(2 * FRAME)))
+    }
+
+    pub(crate) fn push(&mut self, src: &[u8], out: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
+        match self {
+            Self::One(encoder) => return encoder.push(src, out),
+            Self::Held(level, held) => {
+                held.extend_from_slice(src);
+                if held.len() < 2 * FRAME {
+                    return Ok(());
+                }
+                let (level, held) = (*level, std::mem::take(held));
+                if !zstd::divides(&held, FRAME, level, contexts)? {
+                    let mut encoder = zstd_stream::Encoder::new(level)?;
+                    encoder.push(&held, out)?;
+                    *self = Self::One(encoder);
+                    return Ok(());
+                }
+                *self = Self::Frames(level, held);
+            }
+            Self::Frames(_, held) => held.extend_from_slice(src),
+        }
+        if let Self::Frames(level, held) = self {
+            let whole = held.len() / FRAME * FRAME;
+            if whole > 0 {
+                zstd::encode_frames(&held[..whole], FRAME, *level, out, contexts)?;
+                held.drain(..whole);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish(self, out: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
+        match self {
+            Self::One(encoder) => encoder.finish(out),
+            Self::Frames(level, held) if !held.is_empty() => zstd::encode(&held, level, out, contexts),
+            Self::Frames(..) => Ok(()),
+            Self::Held(level, held) => zstd_stream::encode(&held, level, out),
+        }
+    }
 }
 
 /// Decompresses all encoded bytes. `exact` means that they are float64 cells, for which lossy compression is intended.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use half::{bf16, f16};
 use tesseral_codec::packing::SimplePacking;
-use tesseral_codec::{raw, room, shuffle};
+use tesseral_codec::{raw, room, shuffle, zstd};
 use tesseral_core::{DType, Error, Result};
 use tesseral_format::Scratch;
 
@@ -40,12 +40,23 @@ pub(crate) fn decode<P: AsRef<[u8]>>(
         plain(object, pipeline, part.unwrap_or_default(), &cells, values)?;
     } else if cells == (0..object.cells) {
         coded(object, pipeline, payload, values, scratch)?;
+    } else if pipeline.framed() {
+        let size = object.descriptor.dtype.size().unwrap_or(1) as u64;
+        zstd::decode_range(payload, cells.start.saturating_mul(size), values, &mut scratch.contexts)?;
     } else if pipeline.seeks(object.descriptor.dtype) {
         part(object, pipeline, payload, &cells, values, scratch)?;
     } else {
         return Err(Error::internal("this compression does not support random access"));
     }
     finish(object, pipeline, blobs, &cells, values, scratch)
+}
+
+/// Number of cells that each frame of a compressed payload holds, if it has several that decode by themselves.
+pub(crate) fn frame_cells(object: &Object, pipeline: &ObjectPipeline, payload: &[u8]) -> Option<u64> {
+    let size =
+        object.descriptor.dtype.size().filter(|_| pipeline.framed() && object.masks.is_empty())? as u64;
+    let step = zstd::frame_step(payload, pipeline.coded_len)?;
+    step.is_multiple_of(size).then(|| step / size)
 }
 
 /// Decodes a range of cells of a [plain](Pipeline::plain) pipeline from the bytes of their [window] and the masks.

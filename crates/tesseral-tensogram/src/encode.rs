@@ -277,12 +277,14 @@ impl MaskOptions {
     }
 }
 
-/// Encodes the cells of an object, in native byte order, into its frame. Uncompressed cells are borrowed.
+/// Encodes the cells of an object, in native byte order, into its frame. Uncompressed cells are borrowed. The frame does not depend on
+/// the number of threads.
 pub(crate) fn encode_object<'a>(
     stages: Stages,
     mut cells: Cow<'a, [u8]>,
     masks: &MaskOptions,
     hashed: bool,
+    threads: usize,
 ) -> Result<ObjectFrame<'a>> {
     let fits = stages.fits_packing();
     let mut descriptor = stages.descriptor;
@@ -326,7 +328,7 @@ pub(crate) fn encode_object<'a>(
         coded = Cow::Owned(shuffled);
     }
     let mut contexts = Contexts::default();
-    let mut region = compress(&pipeline, coded, &mut descriptor.params, &mut contexts)?;
+    let mut region = compress(&pipeline, coded, &mut descriptor.params, threads, &mut contexts)?;
     let count = descriptor.cells().unwrap_or(0);
     for (kind, bits) in found {
         let method = &masks.methods[kind as usize];

@@ -49,6 +49,9 @@ pub(crate) struct Message {
     pub truncated: bool,
 }
 
+/// Number of frames of a message with one object.
+const USUAL: usize = 4;
+
 impl Message {
     /// Returns the first fatal defect.
     pub(crate) fn fault(&self) -> Option<&FrameFault> {
@@ -80,7 +83,8 @@ impl Message {
     pub(crate) fn walk<I: Input>(source: &I, offset: u64, len: u64, truncated: bool) -> Result<Self> {
         let bytes = source.read_at_most(offset, preamble::LEN)?;
         let preamble = Preamble::parse(&bytes, source.name(), offset)?;
-        let (frames, objects, faults, lost) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (frames, objects) = (Vec::with_capacity(USUAL), Vec::new());
+        let (faults, lost) = (Vec::new(), Vec::new());
         let mut message = Self { offset, len, preamble, frames, objects, faults, lost, truncated };
         let end = if truncated { offset + len } else { (offset + len).saturating_sub(postamble::LEN) };
         let ended = message.walk_frames(source, end)?;
@@ -147,7 +151,8 @@ impl Message {
     fn check_order(&mut self) {
         let mut phase = 0;
         let mut preceder: Option<Frame> = None;
-        for frame in self.frames.clone() {
+        for number in 0..self.frames.len() {
+            let frame = self.frames[number];
             if frame.kind.phase() < phase {
                 let detail = format!("{:?} out of order", frame.kind);
                 return self.fail("frame_order_violation", frame.offset, frame.len, detail);

@@ -1,7 +1,6 @@
 //! The opened container.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::fmt::Write;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -14,7 +13,7 @@ use crate::array::TensogramArray;
 use crate::frame_reader::FrameReader;
 use crate::message::Message;
 use crate::object_name;
-use crate::scan::{MessageRange, Skipped, scan};
+use crate::scan::{MessageRange, Skipped, scan_source};
 use crate::source::MessageBytes;
 use crate::wire::cbor::{CborItem, Map};
 use crate::wire::metadata::{Metadata, RESERVED};
@@ -78,7 +77,7 @@ impl MessageCatalog {
     /// Scans the messages of a file. With `truncated`, includes the intact part of truncated and damaged ones.
     pub(crate) fn load(store: &Arc<dyn Store>, options: &OpenOptions, truncated: bool) -> Result<Self> {
         let source = MessageBytes::open(store)?;
-        let found = scan(&source, &options.cancel)?;
+        let found = scan_source(&source, &options.cancel)?;
         let (mut messages, mut endless) = (found.messages, Vec::new());
         if truncated {
             let begun = found.skipped.iter().filter(|skipped| skipped.begun);
@@ -120,7 +119,10 @@ impl MessageCatalog {
     fn walk(&self, number: usize) -> Result<Message> {
         let MessageRange { offset, len } = self.span(number)?;
         let endless = self.endless.binary_search(&number).is_ok();
-        let mut message = Message::walk(&self.source, offset, len, endless)?;
+        let mut message = match self.source.as_slice() {
+            Some(slice) => Message::walk(&slice, offset, len, endless)?,
+            None => Message::walk(&self.source, offset, len, endless)?,
+        };
         if self.lenient {
             // Frames before the damage are intact.
             message.truncated |= message.fault().is_some();
@@ -189,7 +191,12 @@ impl MessageCatalog {
             }
             None => {}
         }
-        let read = self.reader().metadata(&message);
+        let read = match &self.source.as_slice() {
+            Some(input) => {
+                FrameReader { input, limits: self.limits, digests: self.digests }.metadata(&message)
+            }
+            None => self.reader().metadata(&message),
+        };
         let (shared, result) = match read {
             Ok(metadata) => {
                 let metadata = Arc::new(metadata);
@@ -225,8 +232,9 @@ impl MessageArrays {
                 Err(_) => 1,
             };
             for object in 0..objects {
-                // Writing to a string is infallible.
-                let _ = write!(entries.names, "{message}/{object}");
+                push_number(message, &mut entries.names);
+                entries.names.push('/');
+                push_number(object, &mut entries.names);
                 entries.ends.push(entries.names.len());
             }
         }
@@ -264,6 +272,15 @@ impl MessageArrays {
             _ => 0..0,
         }
     }
+}
+
+/// Appends a number in decimal digits.
+fn push_number(number: usize, out: &mut String) {
+    if number >= 10 {
+        push_number(number / 10, out);
+    }
+    // One digit.
+    out.push(char::from(b'0' + (number % 10) as u8));
 }
 
 /// An opened `.tgm` file.

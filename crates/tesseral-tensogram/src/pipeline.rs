@@ -113,6 +113,11 @@ impl ObjectPipeline {
                 }
     }
 
+    /// Returns whether the cells are only compressed, by a codec whose output can be divided into frames.
+    pub(crate) fn framed(&self) -> bool {
+        self.packing.is_none() && self.shuffle.is_none() && matches!(self.compression, Compression::Zstd(_))
+    }
+
     /// Returns whether the stored bytes are the cells, shuffled only.
     pub(crate) fn shuffled_cells(&self, dtype: DType) -> bool {
         self.packing.is_none()

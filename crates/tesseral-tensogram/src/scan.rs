@@ -6,7 +6,7 @@ use memchr::memmem::Finder;
 use tesseral_core::{Cancel, ErrorKind, Result};
 
 use crate::message::read_frame;
-use crate::source::Input;
+use crate::source::{Input, MessageBytes};
 use crate::wire::align;
 use crate::wire::frame::{HEADER_LEN, MAGIC as FRAME};
 use crate::wire::postamble;
@@ -133,6 +133,14 @@ pub(crate) fn scan<I: Input>(source: &I, cancel: &Cancel) -> Result<Scan> {
         at = next;
     }
     Ok(scan)
+}
+
+/// As [`scan`], of a file.
+pub(crate) fn scan_source(source: &MessageBytes, cancel: &Cancel) -> Result<Scan> {
+    match source.as_slice() {
+        Some(slice) => scan(&slice, cancel),
+        None => scan(source, cancel),
+    }
 }
 
 /// Returns the offset of the next magic, or the end of the file.

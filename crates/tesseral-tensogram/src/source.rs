@@ -24,6 +24,9 @@ pub(crate) trait Input {
     /// Bytes of a range.
     type ByteSlice: Deref<Target = [u8]>;
 
+    /// Whether decoded cells become shared bytes, which can be in memory of any kind.
+    const KEEPS: bool;
+
     /// Name of the input in errors.
     fn name(&self) -> &str;
 
@@ -88,6 +91,8 @@ pub(crate) struct SliceInput<'a> {
 
 impl<'a> Input for SliceInput<'a> {
     type ByteSlice = &'a [u8];
+
+    const KEEPS: bool = false;
 
     fn name(&self) -> &str {
         self.name
@@ -168,6 +173,11 @@ impl MessageBytes {
         Ok(Self { store, object, len, resident, window: Mutex::default(), guess: Mutex::default() })
     }
 
+    /// All bytes of a resident file: small structures are parsed in place, without a shared slice of each.
+    pub(crate) fn as_slice(&self) -> Option<SliceInput<'_>> {
+        self.resident.as_deref().map(|bytes| SliceInput { name: &self.object, bytes })
+    }
+
     /// Registers an operation on the file. Fails if the file is memory-mapped and was truncated since it was opened.
     pub(crate) fn check(&self) -> Result<()> {
         if self.resident.is_some() {
@@ -201,6 +211,8 @@ impl MessageBytes {
 
 impl Input for MessageBytes {
     type ByteSlice = Bytes;
+
+    const KEEPS: bool = true;
 
     fn name(&self) -> &str {
         &self.object

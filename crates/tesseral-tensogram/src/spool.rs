@@ -3,12 +3,13 @@
 //! The first pass over the cells computes masks and packing range, the second one encodes. The output equals that of encoding
 //! all cells at once, byte for byte.
 
-use tesseral_codec::{Contexts, zstd_stream};
+use tesseral_codec::Contexts;
 use tesseral_core::dtype::Class;
 use tesseral_core::{DType, Region, Result};
 use tesseral_store::Staged;
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::compress::ZstdEncoder;
 use crate::encode::{
     MaskFinder, MaskOptions, Masks, PLACE, Stages, append_mask, clear_masked, set_packing, swap,
 };
@@ -91,11 +92,12 @@ impl Spool<'_> {
         let mut out =
             FrameOutput { staged: self.staged, at: to + HEAD, hash: hashed.then(Xxh3::new), len: 0 };
         let mut encoder = match pipeline.compression {
-            Compression::Zstd(level) => Some(zstd_stream::Encoder::new(level)?),
+            Compression::Zstd(level) => Some(ZstdEncoder::new(level, pipeline.coded_len)?),
             _ => None,
         };
         let mut packed = Vec::new();
         let mut compressed = Vec::new();
+        let mut contexts = Contexts::default();
         self.each(|first, cells| {
             clear_masked(dtype, &found, first, cells);
             let coded: &[u8] = match &pipeline.packing {
@@ -113,20 +115,19 @@ impl Spool<'_> {
             };
             let Some(encoder) = &mut encoder else { return out.put(coded) };
             compressed.clear();
-            encoder.push(coded, &mut compressed)?;
+            encoder.push(coded, &mut compressed, &mut contexts)?;
             out.put(&compressed)
         })?;
         if let Some(encoder) = encoder {
             compressed.clear();
-            encoder.finish(&mut compressed)?;
+            encoder.finish(&mut compressed, &mut contexts)?;
             out.put(&compressed)?;
         }
         let count = descriptor.cells().unwrap_or(0);
         for (kind, bits) in found {
             let mut blob = Vec::new();
             let method = &masks.methods[kind as usize];
-            let mut mask =
-                append_mask(kind, method, &bits, count, masks.small, &mut blob, &mut Contexts::default())?;
+            let mut mask = append_mask(kind, method, &bits, count, masks.small, &mut blob, &mut contexts)?;
             mask.offset = out.len;
             out.put(&blob)?;
             descriptor.masks.push(mask);

@@ -263,7 +263,7 @@ impl TensogramWriter {
     /// Encodes a complete object and writes it after its predecessors, or retains it until they are written.
     fn store_object(&self, number: usize, cells: Vec<u8>) -> Result<()> {
         let array = self.array(number)?;
-        let frame = encode_object(array.stages.clone(), Cow::Owned(cells), &self.masks, self.hashed);
+        let frame = encode_object(array.stages.clone(), Cow::Owned(cells), &self.masks, self.hashed, 1);
         self.put(number, Some(frame.map_err(|e| e.in_array(&array.name))?))
     }
 

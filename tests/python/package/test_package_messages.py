@@ -190,3 +190,31 @@ def test_pieces_of_messages_are_refused(length):
     message = tensogram.encode({}, [({}, field("f4"))])
     with pytest.raises(tesseral.TesseralError):
         tensogram.decode(message[:length])
+
+
+def test_large_compressed_objects_are_frames_that_the_reference_reads(tmp_path):
+    magic = bytes.fromhex("28b52ffd")
+    noise = np.random.default_rng(4).standard_normal(1_500_000)
+    repeated = np.tile(noise[:50_000], 30)
+    for pipeline in ({"compression": "zstd"}, {"filter": "shuffle", "shuffle_element_size": 8, "compression": "zstd", "zstd_level": 1}):
+        message = tensogram.encode({}, [(pipeline, noise)])
+        assert message.count(magic) == 12, "frames of 1 MiB"
+        theirs = reference.decode(message, verify_hash=True).objects[0][1]
+        ours = tensogram.decode(message).objects[0][1]
+        assert theirs.tobytes() == ours.tobytes() == noise.tobytes()
+    message = tensogram.encode({}, [({"compression": "zstd"}, noise)])
+    path = tmp_path / "large.tgm"
+    path.write_bytes(message)
+    file = tensogram.TensogramFile(path)
+    for first, count in ((0, 1), (131_071, 2), (131_072, 131_072), (700_000, 300_001), (1_499_999, 1), (5, 0)):
+        expected = noise[first : first + count].tobytes()
+        assert tensogram.decode_range(message, 0, [(first, count)], join=True).tobytes() == expected
+        assert file.decode_range(0, 0, [(first, count)], join=True).tobytes() == expected
+    with tesseral.open(path) as container:
+        cells = next(iter(container.values()))
+        np.testing.assert_array_equal(cells[131_000:264_000:7], noise[131_000:264_000:7])
+        np.testing.assert_array_equal(cells[...], noise)
+    # What repeats beyond a frame stays one frame, which is shorter.
+    message = tensogram.encode({}, [({"compression": "zstd"}, repeated)])
+    assert message.count(magic) == 1 and len(message) < 1 << 20
+    assert reference.decode(message, verify_hash=True).objects[0][1].tobytes() == repeated.tobytes()

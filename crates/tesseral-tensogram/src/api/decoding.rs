@@ -8,12 +8,13 @@ use std::sync::{PoisonError, RwLock};
 use tesseral_codec::bitset;
 use tesseral_core::{DType, Error, alloc};
 use tesseral_format::Scratch;
+use tesseral_store::Buffer;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::error::{Result, TensogramError};
 use super::options::DecodeOptions;
 use crate::array::Object;
-use crate::decode::{decode as decode_cells, decode_window, window};
+use crate::decode::{decode as decode_cells, decode_window, frame_cells, window};
 use crate::frame_reader::FrameReader;
 use crate::message::Message;
 use crate::pipeline::ObjectPipeline;
@@ -99,14 +100,39 @@ pub fn decode_range<'a>(
 /// Cells as a view of the message, or decoded.
 pub(crate) enum CellBytes<P> {
     View(P),
-    Decoded(Vec<u8>),
+    Decoded(DecodedCells),
+}
+
+/// Memory of decoded cells.
+pub(crate) enum DecodedCells {
+    Heap(Vec<u8>),
+    /// In huge pages: new memory of small ones costs more than what is decoded into it.
+    Large(Buffer),
+}
+
+impl DecodedCells {
+    /// Zeros, or bytes that the caller must write.
+    fn new(len: usize, large: bool) -> tesseral_core::Result<Self> {
+        if large && len >= SHARED {
+            return Ok(Self::Large(Buffer::new(len as u64, false)?));
+        }
+        Ok(Self::Heap(alloc::zeroed(OBJECT, len)?))
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        match self {
+            Self::Heap(bytes) => bytes,
+            Self::Large(buffer) => buffer,
+        }
+    }
 }
 
 impl<'a> From<CellBytes<&'a [u8]>> for Cow<'a, [u8]> {
     fn from(cells: CellBytes<&'a [u8]>) -> Self {
         match cells {
             CellBytes::View(view) => Self::Borrowed(view),
-            CellBytes::Decoded(cells) => Self::Owned(cells),
+            CellBytes::Decoded(DecodedCells::Heap(cells)) => Self::Owned(cells),
+            CellBytes::Decoded(DecodedCells::Large(buffer)) => Self::Owned(buffer.to_vec()),
         }
     }
 }
@@ -115,7 +141,8 @@ impl From<CellBytes<bytes::Bytes>> for bytes::Bytes {
     fn from(cells: CellBytes<bytes::Bytes>) -> Self {
         match cells {
             CellBytes::View(view) => view,
-            CellBytes::Decoded(cells) => cells.into(),
+            CellBytes::Decoded(DecodedCells::Heap(cells)) => cells.into(),
+            CellBytes::Decoded(DecodedCells::Large(buffer)) => Self::from_owner(buffer),
         }
     }
 }
@@ -209,7 +236,7 @@ impl<'a, I: Input> OpenedMessage<'a, I> {
         let cells = if work.is_view(self.options) {
             CellBytes::View(work.piece(&work.object.payload)?)
         } else {
-            CellBytes::Decoded(work.decode_all(self.options)?)
+            CellBytes::Decoded(work.decode(0..work.object.cells, self.options, I::KEEPS)?)
         };
         Ok((work.object.descriptor, cells))
     }
@@ -236,14 +263,22 @@ impl<'a, I: Input> OpenedMessage<'a, I> {
                     CellBytes::View(work.piece(&(start + first * size as u64..start + end * size as u64))?)
                 }
                 Some(_) if work.pipeline.seeks(work.object.descriptor.dtype) => {
-                    CellBytes::Decoded(work.decode(*first..end, self.options)?)
+                    CellBytes::Decoded(work.decode(*first..end, self.options, false)?)
+                }
+                Some(size) if whole.is_none() && work.frame_cells(self.options)?.is_some() => {
+                    // The frames that hold the range.
+                    let frame = work.frame_cells(self.options)?.unwrap_or(1);
+                    let frames = first / frame * frame..end.div_ceil(frame).saturating_mul(frame).min(count);
+                    let (start, end) = (first - frames.start, end - frames.start);
+                    let mut cells = work.decode(frames, self.options, false)?;
+                    CellBytes::Decoded(DecodedCells::Heap(cut_cells(cells.bytes(), Some(size), start, end)))
                 }
                 _ => {
                     if whole.is_none() {
                         whole = Some(work.decode_all(self.options)?);
                     }
                     let whole = whole.as_deref().unwrap_or_default();
-                    CellBytes::Decoded(cut_cells(whole, size, *first, end))
+                    CellBytes::Decoded(DecodedCells::Heap(cut_cells(whole, size, *first, end)))
                 }
             });
         }
@@ -380,7 +415,19 @@ impl<I: Input> ObjectDecoder<'_, I> {
     }
 
     pub(crate) fn decode_all(&self, options: &DecodeOptions) -> Result<Vec<u8>> {
-        self.decode(0..self.object.cells, options)
+        match self.decode(0..self.object.cells, options, false)? {
+            DecodedCells::Heap(cells) => Ok(cells),
+            DecodedCells::Large(buffer) => Ok(buffer.to_vec()),
+        }
+    }
+
+    /// Number of cells of each frame of the payload, if there are several that decode by themselves.
+    fn frame_cells(&self, options: &DecodeOptions) -> Result<Option<u64>> {
+        let masked = options.restore_non_finite && !self.object.masks.is_empty();
+        if masked || !self.pipeline.framed() {
+            return Ok(None);
+        }
+        Ok(frame_cells(&self.object, &self.pipeline, &self.piece(&self.object.payload)?))
     }
 
     /// Bit set of masked cells, most significant bit first; `None` without masks.
@@ -392,8 +439,9 @@ impl<I: Input> ObjectDecoder<'_, I> {
         Ok(self.object.masked(&blobs)?)
     }
 
-    /// Decodes a range of cells; all cells unless the pipeline [seeks](Pipeline::seeks).
-    fn decode(&self, cells: Range<u64>, options: &DecodeOptions) -> Result<Vec<u8>> {
+    /// Decodes a range of cells; all cells unless the pipeline [seeks](ObjectPipeline::seeks) or the range is one of frames. `large`
+    /// results are in huge pages.
+    fn decode(&self, cells: Range<u64>, options: &DecodeOptions, large: bool) -> Result<DecodedCells> {
         let count = cells.end - cells.start;
         let dtype = self.object.descriptor.dtype;
         let len = match dtype.size() {
@@ -419,16 +467,17 @@ impl<I: Input> ObjectDecoder<'_, I> {
                 let (bytes, skip) = window(&self.pipeline, dtype, &cells).unwrap_or_default();
                 let start = object.payload.start;
                 let payload = self.piece(&(start + bytes.start..start + bytes.end))?;
-                values = alloc::with_capacity(OBJECT, len)?;
-                packing.decode(&payload, skip, len / 8, &mut values)?;
+                let mut unpacked = alloc::with_capacity(OBJECT, len)?;
+                packing.decode(&payload, skip, len / 8, &mut unpacked)?;
+                values = DecodedCells::Heap(unpacked);
             }
             _ => {
-                values = alloc::zeroed(OBJECT, len)?;
-                self.decode_into(object, cells, &mut values, options)?;
+                values = DecodedCells::new(len, large)?;
+                self.decode_into(object, cells, values.bytes(), options)?;
             }
         }
         if !options.native_byte_order && self.object.swapped() {
-            values.chunks_exact_mut(dtype.word()).for_each(<[u8]>::reverse);
+            values.bytes().chunks_exact_mut(dtype.word()).for_each(<[u8]>::reverse);
         }
         Ok(values)
     }
@@ -463,24 +512,29 @@ impl<I: Input> ObjectDecoder<'_, I> {
             decode_window(object, pipeline, bytes, &blobs, &cells, values, scratch)
         };
         let threads = if values.len() < SHARED { 1 } else { options.threads() };
-        let worth = threads > 1 && pipeline.seeks(dtype) && (pipeline.packing.is_some() || !pipeline.plain());
-        match dtype.size().filter(|_| worth) {
-            Some(size) => share(threads, size, cells, values, run),
+        // Every eighth packed value is byte-aligned.
+        let granule = match pipeline.seeks(dtype) && (pipeline.packing.is_some() || !pipeline.plain()) {
+            _ if threads == 1 => None,
+            true => Some(8),
+            false => frame_cells(object, pipeline, payload),
+        };
+        match dtype.size().zip(granule.and_then(|granule| usize::try_from(granule).ok())) {
+            Some((size, granule)) => share(threads, size, granule, cells, values, run),
             None => Ok(run(cells, values)?),
         }
     }
 }
 
-/// Decodes a range of cells in one piece per thread, each into a disjoint part of `values`.
+/// Decodes a range of cells in one piece per thread, each of whole granules into a disjoint part of `values`.
 fn share(
     threads: usize,
     size: usize,
+    granule: usize,
     cells: Range<u64>,
     values: &mut [u8],
     decode: impl Fn(Range<u64>, &mut [u8]) -> tesseral_core::Result<()> + Sync,
 ) -> Result<()> {
-    // Every eighth packed value is byte-aligned.
-    let each = (values.len() / size).div_ceil(threads).next_multiple_of(8);
+    let each = (values.len() / size).div_ceil(threads).next_multiple_of(granule.max(1));
     let pieces = cells.clone().step_by(each).zip(values.chunks_mut(each * size));
     let mut pieces = pieces.map(|(start, part)| (start..cells.end.min(start + each as u64), part));
     let (first, decode) = (pieces.next(), &decode);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use tesseral_core::Error;
 
 use super::error::Result;
-use super::options::EncodeOptions;
+use super::options::{EncodeOptions, threads_of};
 use crate::assemble::{EncodedMessage, complete, refuse_reserved};
 use crate::encode::{Stages, encode_object};
 use crate::wire::descriptor::Descriptor;
@@ -130,7 +130,7 @@ pub(crate) fn object_frame<'a>(
     if swapped && descriptor.dtype.word() > 1 {
         cells.to_mut().chunks_exact_mut(descriptor.dtype.word()).for_each(<[u8]>::reverse);
     }
-    Ok(encode_object(stages, cells, &options.masks, options.hashing)?)
+    Ok(encode_object(stages, cells, &options.masks, options.hashing, threads_of(options.threads))?)
 }
 
 /// Builds one object frame from an encoded payload.

@@ -16,7 +16,7 @@ use super::error::{Result, TensogramError};
 use super::options::{DecodeOptions, EncodeOptions};
 use super::scanning::SkippedBytes;
 use crate::TensogramFormat;
-use crate::scan::{MessageRange, Scan, Skipped, scan};
+use crate::scan::{MessageRange, Scan, Skipped, scan_source};
 use crate::source::{Input, MessageBytes};
 use crate::wire::descriptor::Descriptor;
 use crate::wire::metadata::Metadata;
@@ -72,13 +72,13 @@ impl FileBacking {
                 let store: Arc<dyn Store> = Arc::new(LocalStore::new(path, ReadMode::Map));
                 match MessageBytes::open(&store) {
                     Ok(mapped) if mapped.len == source.len => {
-                        mapped.guarded(|| Ok(scan(&mapped, &Cancel::default())?))
+                        mapped.guarded(|| Ok(scan_source(&mapped, &Cancel::default())?))
                     }
                     // Mapping failed, or the file was replaced or has grown since it was opened.
-                    _ => Ok(scan(source, &Cancel::default())?),
+                    _ => Ok(scan_source(source, &Cancel::default())?),
                 }
             }
-            _ => source.guarded(|| Ok(scan(source, &Cancel::default())?)),
+            _ => source.guarded(|| Ok(scan_source(source, &Cancel::default())?)),
         }
     }
 

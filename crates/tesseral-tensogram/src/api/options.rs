@@ -109,6 +109,8 @@ pub struct EncodeOptions {
     pub masks: MaskOptions,
     /// Provenance metadata.
     pub provenance: Provenance,
+    /// Number of threads that compress a large object; 0 for the number of cores. The bytes do not depend on it.
+    pub threads: usize,
 }
 
 impl Default for EncodeOptions {
@@ -118,7 +120,16 @@ impl Default for EncodeOptions {
             aggregate_hash: AggregateHash::Auto,
             masks: MaskOptions::default(),
             provenance: Provenance::default(),
+            threads: 0,
         }
+    }
+}
+
+/// Returns the number of threads to use; 0 for the number of cores.
+pub(crate) fn threads_of(threads: usize) -> usize {
+    match threads {
+        0 => std::thread::available_parallelism().map_or(1, Into::into),
+        threads => threads,
     }
 }
 
@@ -146,10 +157,7 @@ pub struct DecodeOptions {
 impl DecodeOptions {
     /// Returns the number of threads to use.
     pub(crate) fn threads(&self) -> usize {
-        match self.threads {
-            0 => std::thread::available_parallelism().map_or(1, Into::into),
-            threads => threads,
-        }
+        threads_of(self.threads)
     }
 }
 

@@ -136,7 +136,7 @@ impl<'a> CborCursor<'a> {
             2 => CborItem::Bytes(self.string(2, argument)?),
             3 => CborItem::Text(String::from_utf8(self.string(3, argument)?).map_err(|_| "invalid UTF-8")?),
             4 => {
-                let mut items = Vec::new();
+                let mut items = Vec::with_capacity(few(argument));
                 self.entries(argument, |reader| {
                     items.push(reader.item()?);
                     Ok(())
@@ -144,7 +144,7 @@ impl<'a> CborCursor<'a> {
                 CborItem::Array(items)
             }
             5 => {
-                let mut pairs = Vec::new();
+                let mut pairs = Vec::with_capacity(few(argument));
                 self.entries(argument, |reader| {
                     pairs.push((reader.item()?, reader.item()?));
                     Ok(())
@@ -160,6 +160,14 @@ impl<'a> CborCursor<'a> {
         Ok(item)
     }
 }
+
+/// Room for the entries of a small list or map; larger ones grow with what was read.
+fn few(len: Option<u64>) -> usize {
+    len.and_then(|len| usize::try_from(len).ok()).unwrap_or(0).min(FEW)
+}
+
+/// Number of entries of a typical descriptor.
+const FEW: usize = 16;
 
 fn simple(low: u8, argument: u64) -> Read<CborItem> {
     Ok(match (low, argument) {
