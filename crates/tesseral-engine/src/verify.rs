@@ -30,6 +30,8 @@ use crate::write::chunk_stats;
 
 /// Maximum number of chunks without a digest that are decoded by default.
 const SAMPLE: usize = 128;
+/// Number of arrays, and of their chunks, that are verified together.
+const BATCH: usize = 64;
 /// Size of the cells decoded at once from a chunk that is too large, in bytes.
 const PIECE: u64 = 4 << 20;
 /// Size of the cells decoded of a constant chunk, in bytes.
@@ -46,7 +48,7 @@ pub struct Verified {
     pub uncovered_bytes: u64,
 }
 
-/// Verifies a source and reports all checks. Digests are verified for every chunk; chunks without one are decoded, all of them
+/// Verifies a source and reports all checks. Digests are verified for every chunk; chunks without one are decoded, all chunks
 /// if `deep`, otherwise the first few. `deep` also compares stored statistics with the cells.
 ///
 /// # Errors
@@ -127,16 +129,42 @@ fn verify_all(
     let mut decoded = 0_u64;
     let mut skipped = 0_u64;
     let mut failures = 0_u64;
-    for index in 0..container.len() {
-        let checked =
-            verify_array(&*container, index, depth, &mut allowance, limits, options, &mut |finding| {
-                failures += u64::from(!finding.ok);
-                tell(finding);
-            })?;
-        decoded += checked.decoded;
-        skipped += checked.skipped;
-        verified.covered_bytes += checked.covered_bytes;
-        verified.uncovered_bytes += checked.uncovered_bytes;
+    let mut batch: Vec<ArrayChecks> = Vec::new();
+    let mut next = 0;
+    while next < container.len() {
+        // Arrays of few chunks share the threads.
+        while next < container.len() && batch.len() < BATCH {
+            let mut checked = Checked::default();
+            let prepared = prepare_array(
+                &*container,
+                next,
+                depth,
+                &mut allowance,
+                limits,
+                options,
+                &mut checked,
+                &mut |finding| {
+                    failures += u64::from(!finding.ok);
+                    tell(finding);
+                },
+            )?;
+            next += 1;
+            decoded += checked.decoded;
+            skipped += checked.skipped;
+            verified.covered_bytes += checked.covered_bytes;
+            verified.uncovered_bytes += checked.uncovered_bytes;
+            let Some(prepared) = prepared else { continue };
+            let alone = !prepared.concurrent || prepared.todo.len() > BATCH;
+            batch.push(prepared);
+            if alone || batch.iter().map(|array| array.todo.len()).sum::<usize>() > BATCH {
+                break;
+            }
+        }
+        run_checks(&batch, depth, options, &mut |finding| {
+            failures += u64::from(!finding.ok);
+            tell(finding);
+        })?;
+        batch.clear();
     }
     if skipped > 0 {
         let detail =
@@ -168,23 +196,38 @@ struct Checked {
     uncovered_bytes: u64,
 }
 
-fn verify_array(
+/// An array and what is checked of its chunks.
+struct ArrayChecks {
+    name: String,
+    handle: Handle,
+    plan: ChunkPlan,
+    /// Indexes of the chunks to check, and whether they are decoded.
+    todo: Vec<(usize, bool)>,
+    /// Largest memory that the check of a chunk takes, in bytes.
+    largest: u64,
+    /// Several threads can hold decoded chunks at once.
+    concurrent: bool,
+}
+
+/// Determines what is checked of an array, in order before any thread starts; `None` if its damage was reported.
+#[allow(clippy::too_many_arguments, reason = "the state of one verification")]
+fn prepare_array(
     container: &dyn ContainerSource,
     index: usize,
     depth: Depth,
     allowance: &mut Allowance,
     limits: &Limits,
     options: &Options,
+    checked: &mut Checked,
     report: &mut dyn FnMut(Finding),
-) -> Result<Checked> {
+) -> Result<Option<ArrayChecks>> {
     let name = container.name(index).to_owned();
     let deep = depth >= Depth::Deep;
-    let mut checked = Checked::default();
     let handle = match Handle::new(container, index, true) {
         Ok(handle) => handle.with_limits(*limits),
         Err(error) => {
             report(finding_of("chunk_plan", &error)?.in_array(name));
-            return Ok(checked);
+            return Ok(None);
         }
     };
     for warning in missing::warnings(handle.schema()) {
@@ -194,13 +237,12 @@ fn verify_array(
         Ok(plan) => plan,
         Err(error) => {
             report(finding_of("chunk_plan", &error)?.in_array(name));
-            return Ok(checked);
+            return Ok(None);
         }
     };
-    // Work on each chunk, determined in order before any thread starts.
-    let mut todo: Vec<(&PlannedChunk, bool)> = Vec::new();
+    let mut todo: Vec<(usize, bool)> = Vec::new();
     let mut largest = 0;
-    for chunk in &plan.chunks {
+    for (number, chunk) in plan.chunks.iter().enumerate() {
         let stored = chunk.stored_bytes();
         let digest = !handle.source().digests(chunk).is_empty();
         // Checksum codecs are verified by decoding.
@@ -208,9 +250,8 @@ fn verify_array(
         let covered = handle.covered_bytes(chunk).max(inner);
         checked.covered_bytes += covered;
         checked.uncovered_bytes += stored - covered;
-        // Cells that are stored as they are cannot fail to decode: their digest is sufficient.
-        let stored_as_is = digest && matches!(chunk.access, Access::Direct { .. });
-        let mut decode = deep || inner > 0 || (allowance.sample > 0 && !stored_as_is);
+        // What was written decodes, unless it was damaged since: a digest is sufficient.
+        let mut decode = deep || inner > 0 || (allowance.sample > 0 && !digest);
         // Errors that prevent the check are found again, and reported, when the chunk is checked.
         let held = |decode| subdivide::check_bytes(&handle, chunk, decode, options.memory).unwrap_or(0);
         let mut unit = held(decode);
@@ -227,28 +268,46 @@ fn verify_array(
         }
         allowance.sample = allowance.sample.saturating_sub(usize::from(decode));
         largest = largest.max(unit);
-        todo.push((chunk, decode));
+        todo.push((number, decode));
     }
-    let options = &options.for_workers(0, largest).map_err(|e| e.in_array(&name))?;
+    options.for_workers(0, largest).map_err(|e| e.in_array(&name))?;
     let cell = handle.schema().fields.iter().filter_map(|field| field.cell_size()).max().unwrap_or(8);
     let expensive = |chunk: &PlannedChunk| {
         let mut columns = chunk.parts.iter().map(|part| part.column);
         columns.any(|column| handle.source().constant(chunk, column).is_none())
     };
+    let chunks = todo.iter().map(|(number, decode)| (&plan.chunks[*number], *decode));
     let decoded: Vec<&PlannedChunk> =
-        todo.iter().filter(|(chunk, decode)| *decode && expensive(chunk)).map(|(chunk, _)| *chunk).collect();
+        chunks.filter(|(chunk, decode)| *decode && expensive(chunk)).map(|(chunk, _)| chunk).collect();
     if let Err(error) = allowance.work.add_decoded(&handle, &decoded, cell) {
         report(finding_of("chunk_decode", &error)?.in_array(name));
-        return Ok(checked);
+        return Ok(None);
     }
     checked.decoded = todo.len() as u64;
-    let ticker = options.ticker(todo.len() as u64);
-    let verify_chunk = |&(chunk, decode): &(&PlannedChunk, bool)| -> Result<Vec<Finding>> {
+    let concurrent = expansion::concurrent(&handle, &plan.chunks, cell);
+    Ok(Some(ArrayChecks { name, handle, plan, todo, largest, concurrent }))
+}
+
+/// Checks the chunks of some arrays on all threads, and reports findings in their order.
+fn run_checks(
+    batch: &[ArrayChecks],
+    depth: Depth,
+    options: &Options,
+    report: &mut dyn FnMut(Finding),
+) -> Result<()> {
+    let all = batch.iter().flat_map(|array| array.todo.iter().map(move |todo| (array, *todo)));
+    let all: Vec<(&ArrayChecks, (usize, bool))> = all.collect();
+    let largest = batch.iter().map(|array| array.largest).max().unwrap_or(0);
+    let options = &options.for_workers(0, largest)?;
+    let ticker = options.ticker(all.len() as u64);
+    let verify_chunk = |&(array, (number, decode)): &(&ArrayChecks, (usize, bool))| -> Result<Vec<Finding>> {
         ticker.tick()?;
+        let ArrayChecks { name, handle, plan, .. } = array;
+        let chunk = &plan.chunks[number];
         let mut found = Vec::new();
         let mut faults = Vec::new();
         let checks = Checks { decode, depth, options };
-        if let Err(error) = check_chunk(&handle, chunk, checks, &mut faults) {
+        if let Err(error) = check_chunk(handle, chunk, checks, &mut faults) {
             let check = if matches!(error.kind(), ErrorKind::InvalidRequest { .. }) {
                 "statistics"
             } else {
@@ -261,18 +320,17 @@ fn verify_array(
             return Ok(found);
         }
         let info = handle.source().describe(chunk);
-        let place = |finding: Finding| {
-            finding.in_array(&name).in_chunk(&info.coords).at(info.offset, info.stored_len)
-        };
+        let place =
+            |finding: Finding| finding.in_array(name).in_chunk(&info.coords).at(info.offset, info.stored_len);
         Ok(found.into_iter().map(place).collect())
     };
-    let findings: Vec<Vec<Finding>> = if expansion::concurrent(&handle, &plan.chunks, cell) {
-        options.run(|| todo.par_iter().map(verify_chunk).collect::<Result<_>>())?
+    let findings: Vec<Vec<Finding>> = if batch.iter().all(|array| array.concurrent) {
+        options.run(|| all.par_iter().map(verify_chunk).collect::<Result<_>>())?
     } else {
-        todo.iter().map(verify_chunk).collect::<Result<_>>()?
+        all.iter().map(verify_chunk).collect::<Result<_>>()?
     };
     findings.into_iter().flatten().for_each(report);
-    Ok(checked)
+    Ok(())
 }
 
 /// Converts damage into a finding; returns other errors.
