@@ -2,8 +2,11 @@
 //!
 //! Keys are computed block by block on all threads, twice: first for the range of each, then for one word per cell that
 //! contains all of them, each relative to its minimum and in as few bits as its range needs. Words are sorted together with the
-//! indexes of their cells. So the keys of all cells, which can be larger than the cells, are never in memory at once; only text
+//! indexes of their cells: in one word with them where both fit, which is sorted by its first digit and then digit by digit in the
+//! cache ([`radix`]). So the keys of all cells, which can be larger than the cells, are never in memory at once; only text
 //! and keys that are too wide for a word are gathered and compared.
+
+mod radix;
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -36,20 +39,38 @@ pub(super) fn of_cells<'a>(
         all?.into_iter().zip(some?).map(|(a, b)| Some((a.0.min(b.0), a.1.max(b.1)))).collect()
     });
     let Some(places) = ranges.flatten().map(|ranges| places(&ranges)) else { return whole() };
-    let bits = places.iter().map(|(_, bits)| bits).sum::<u32>();
-    if bits <= 64 {
-        settle(
-            duplicate_policy,
-            words(cells, BLOCK, &places, join64, |block| keys(&parts[block]).map(Cow::Owned))?,
-        )
-    } else if bits <= 128 {
-        settle(
-            duplicate_policy,
-            words(cells, BLOCK, &places, join128, |block| keys(&parts[block]).map(Cow::Owned))?,
-        )
-    } else {
-        whole()
+    let keys = |block: usize| keys(&parts[block]).map(Cow::Owned);
+    match sort_words(duplicate_policy, cells, BLOCK, &places, keys)? {
+        Some(order) => Ok(order),
+        None => whole(),
     }
+}
+
+/// Sorts words that contain all keys; `None` if they are too wide.
+fn sort_words<'k>(
+    duplicate_policy: DuplicatePolicy,
+    cells: usize,
+    block: usize,
+    places: &[(u64, u32)],
+    keys: impl Fn(usize) -> Result<Cow<'k, CellKeys<'k>>> + Sync,
+) -> Result<Option<Vec<u32>>> {
+    let bits = places.iter().map(|(_, bits)| bits).sum::<u32>();
+    let index = usize::BITS - cells.leading_zeros();
+    let order = if bits + index <= u64::BITS {
+        let pack = |word: u64, cell: u32| word.unbounded_shl(index) | u64::from(cell);
+        let mut words = words(cells, block, places, join64, pack, keys)?;
+        radix::sort(&mut words, bits + index);
+        // The lowest bits, which are fewer than 33.
+        let cell = |word: &u64| (word & ((1 << index) - 1)) as u32;
+        settle_by(duplicate_policy, words, cell, |a, b| a.unbounded_shr(index) == b.unbounded_shr(index))
+    } else if bits <= u64::BITS {
+        settle(duplicate_policy, words(cells, block, places, join64, |word, cell| (word, cell), keys)?)
+    } else if bits <= u128::BITS {
+        settle(duplicate_policy, words(cells, block, places, join128, |word, cell| (word, cell), keys)?)
+    } else {
+        return Ok(None);
+    };
+    order.map(Some)
 }
 
 /// The columns divided into blocks; `None` if they are one block, or cannot be divided.
@@ -78,22 +99,16 @@ fn blocks<'a>(
 
 /// Indexes of the cells of these keys in order, without dropped duplicates.
 fn sorted(keys: &CellKeys<'_>) -> Result<Vec<u32>> {
-    let places = ranges(keys).map(|ranges| places(&ranges));
-    let all = |_| Ok(Cow::Borrowed(keys));
-    match places {
-        Some(places) if places.iter().map(|(_, bits)| bits).sum::<u32>() <= 64 => {
-            settle(keys.duplicate_policy, words(keys.cells, keys.cells, &places, join64, all)?)
-        }
-        Some(places) if places.iter().map(|(_, bits)| bits).sum::<u32>() <= 128 => {
-            settle(keys.duplicate_policy, words(keys.cells, keys.cells, &places, join128, all)?)
-        }
-        _ => {
-            let mut order: Vec<u32> = (0..countable(keys.cells)?).collect();
-            let compare = |a: u32, b: u32| keys.compare(a as usize, b as usize);
-            order.par_sort_unstable_by(|&a, &b| compare(a, b).then(a.cmp(&b)));
-            settle_by(keys.duplicate_policy, order, |&cell| cell, |&a, &b| compare(a, b).is_eq())
+    if let Some(places) = ranges(keys).map(|ranges| places(&ranges)) {
+        let all = |_| Ok(Cow::Borrowed(keys));
+        if let Some(order) = sort_words(keys.duplicate_policy, keys.cells, keys.cells, &places, all)? {
+            return Ok(order);
         }
     }
+    let mut order: Vec<u32> = (0..countable(keys.cells)?).collect();
+    let compare = |a: u32, b: u32| keys.compare(a as usize, b as usize);
+    order.par_sort_unstable_by(|&a, &b| compare(a, b).then(a.cmp(&b)));
+    settle_by(keys.duplicate_policy, order, |&cell| cell, |&a, &b| compare(a, b).is_eq())
 }
 
 /// Cells have 32-bit indexes.
@@ -127,19 +142,21 @@ fn join128(word: u128, key: u64, bits: u32) -> u128 {
     word << bits | u128::from(key)
 }
 
-/// One word per cell with its index, sorted. `keys` returns those of a block of cells.
-fn words<'k, W>(
+/// One word per cell, packed with its index. `keys` returns those of a block of cells.
+fn words<'k, W, P>(
     cells: usize,
     block: usize,
     places: &[(u64, u32)],
-    join: fn(W, u64, u32) -> W,
+    join: impl Fn(W, u64, u32) -> W + Sync,
+    pack: impl Fn(W, u32) -> P + Sync,
     keys: impl Fn(usize) -> Result<Cow<'k, CellKeys<'k>>> + Sync,
-) -> Result<Vec<(W, u32)>>
+) -> Result<Vec<P>>
 where
-    W: Ord + Copy + Default + Send,
+    W: Copy + Default,
+    P: Copy + Default + Send,
 {
     countable(cells)?;
-    let mut words = vec![(W::default(), 0_u32); cells];
+    let mut words = vec![P::default(); cells];
     words.par_chunks_mut(block.max(1)).enumerate().try_for_each(|(number, out)| -> Result<()> {
         let keys = keys(number)?;
         let columns: Vec<(&[u64], u64, u32)> = keys
@@ -152,21 +169,26 @@ where
                 _ => None,
             })
             .collect();
-        for (i, word) in out.iter_mut().enumerate() {
-            let key = columns
-                .iter()
-                .fold(W::default(), |word, (numbers, low, bits)| join(word, numbers[i] - low, *bits));
+        // Column by column, so that the loops are simple.
+        let mut joined = vec![W::default(); out.len()];
+        for (numbers, low, bits) in columns {
+            joined.iter_mut().zip(numbers).for_each(|(word, number)| *word = join(*word, number - low, bits));
+        }
+        for (i, (word, key)) in out.iter_mut().zip(joined).enumerate() {
             // Counted above.
             let cell = (number * block + i) as u32;
-            *word = (key, cell);
+            *word = pack(key, cell);
         }
         Ok(())
     })?;
-    words.par_sort_unstable();
     Ok(words)
 }
 
-fn settle<W: Ord + Copy + Sync>(duplicate_policy: DuplicatePolicy, words: Vec<(W, u32)>) -> Result<Vec<u32>> {
+fn settle<W: Ord + Copy + Send>(
+    duplicate_policy: DuplicatePolicy,
+    mut words: Vec<(W, u32)>,
+) -> Result<Vec<u32>> {
+    words.par_sort_unstable();
     settle_by(duplicate_policy, words, |word| word.1, |a, b| a.0 == b.0)
 }
 
@@ -278,12 +300,14 @@ mod tests {
         let keys = vec![numbers(7919, 13), numbers(104_729, 1009), numbers(31, 5)];
         let keys = CellKeys { keys, cells: 300, duplicate_policy: DuplicatePolicy::KeepAll };
         let places = places(&ranges(&keys).unwrap());
-        let whole = words(300, 300, &places, join64, |_| Ok(Cow::Borrowed(&keys))).unwrap();
+        let whole = words(300, 300, &places, join64, |w, c| (w, c), |_| Ok(Cow::Borrowed(&keys))).unwrap();
         for block in [1, 7, 128, 299] {
             let some = |number: usize| Ok(part(&keys, number * block..300.min((number + 1) * block)));
-            let words64 = words(300, block, &places, join64, |n| some(n).map(Cow::Owned)).unwrap();
+            let pair64 = |word: u64, cell: u32| (word, cell);
+            let words64 = words(300, block, &places, join64, pair64, |n| some(n).map(Cow::Owned)).unwrap();
             assert_eq!(words64, whole, "{block}");
-            let words128 = words(300, block, &places, join128, |n| some(n).map(Cow::Owned)).unwrap();
+            let pair = |word: u128, cell: u32| (word, cell);
+            let words128 = words(300, block, &places, join128, pair, |n| some(n).map(Cow::Owned)).unwrap();
             assert!(words128.iter().zip(&whole).all(|(a, b)| (a.0, a.1) == (b.0.into(), b.1)), "{block}");
         }
     }

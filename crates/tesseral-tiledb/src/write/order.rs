@@ -58,7 +58,8 @@ pub(crate) fn keys<'a>(schema: &Schema, columns: &[ColumnData<'a>]) -> Result<(V
                 (key, None, offsets.len())
             }
             Some(ColumnData::Fixed { values, .. }) if !dim.var => {
-                let (keys, of_tiles) = numbers(dim, values, used)?;
+                let tiled = schema.cell_order != CellLayout::Hilbert;
+                let (keys, of_tiles) = numbers(dim, values, used, tiled)?;
                 let cells = keys.len();
                 (CellKey::Numbers(keys), of_tiles, cells)
             }
@@ -105,9 +106,15 @@ fn check_text(
 
 type Numbers = (Vec<u64>, Option<Vec<u64>>);
 
-/// Coordinates and tile indexes along one dimension.
-fn numbers(dim: &StoredDimension, values: &[u8], used: Option<&(Vec<u8>, Vec<u8>)>) -> Result<Numbers> {
-    let keys: Vec<u64> = dispatch_element!(dim.datatype.dtype(), T => keys_of::<T>(values),
+/// Coordinates along one dimension; where tiles precede them, the indexes of the tiles, and of integers the positions in them, which
+/// take fewer bits.
+fn numbers(
+    dim: &StoredDimension,
+    values: &[u8],
+    used: Option<&(Vec<u8>, Vec<u8>)>,
+    tiled: bool,
+) -> Result<Numbers> {
+    let mut keys: Vec<u64> = dispatch_element!(dim.datatype.dtype(), T => keys_of::<T>(values),
         else => return Err(Error::unsupported(format!("coordinates of {}", dim.datatype.name()))));
     if let Some((low, high)) = used {
         let inside = key(dim.datatype, low)..=key(dim.datatype, high);
@@ -115,7 +122,9 @@ fn numbers(dim: &StoredDimension, values: &[u8], used: Option<&(Vec<u8>, Vec<u8>
             return Err(refuse(dim, cell, "is outside the domain"));
         }
     }
-    let (Some((low, _)), Some(extent)) = (&dim.domain, &dim.extent) else { return Ok((keys, None)) };
+    let (Some((low, _)), Some(extent), true) = (&dim.domain, &dim.extent, tiled) else {
+        return Ok((keys, None));
+    };
     let tiles = match dim.datatype.word().kind {
         ElementKind::Float => values
             .chunks_exact(dim.datatype.size())
@@ -123,7 +132,12 @@ fn numbers(dim: &StoredDimension, values: &[u8], used: Option<&(Vec<u8>, Vec<u8>
             .collect(),
         _ => {
             let (low, extent) = (key(dim.datatype, low), le64(extent).max(1));
-            keys.iter().map(|key| key.wrapping_sub(low) / extent).collect()
+            let divide = |key: &mut u64| {
+                let from_start = key.wrapping_sub(low);
+                *key = from_start % extent;
+                from_start / extent
+            };
+            keys.iter_mut().map(divide).collect()
         }
     };
     Ok((keys, Some(tiles)))

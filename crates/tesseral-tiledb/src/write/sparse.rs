@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tesseral_core::{ChunkStats, Coords, Error, Result, Scalar, Stat};
+use tesseral_core::{ChunkStats, Coords, Element, Error, Result, Scalar, Stat, dispatch_element};
 use tesseral_format::{CellKeys, Column, ColumnData, DuplicatePolicy, EncodedChunk, Pending, Scratch};
 
 use super::array::{FragmentDestination, dims, encode_columns, fields, new_fragment};
@@ -42,11 +42,24 @@ pub(crate) fn bounds(datatype: Datatype, column: &ColumnData<'_>) -> Option<Stor
         })
     };
     match *column {
-        ColumnData::Fixed { values, .. } => around(&mut values.chunks_exact(datatype.size())),
+        ColumnData::Fixed { values, .. } => {
+            dispatch_element!(datatype.dtype(), T => around_numbers::<T>(values),
+            else => around(&mut values.chunks_exact(datatype.size())))
+        }
         ColumnData::Var { offsets, data, .. } => {
             around(&mut (0..offsets.len()).map(|i| cell_of(offsets, data, i)))
         }
     }
+}
+
+/// Minimum and maximum of numbers, none of which is NaN. The first of equal ones counts.
+fn around_numbers<T: Element>(values: &[u8]) -> Option<StoredRange> {
+    let mut each = values.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>);
+    let first = each.next()?;
+    let (low, high) = each.fold((first, first), |(low, high), value| {
+        (if value < low { value } else { low }, if value > high { value } else { high })
+    });
+    Some((bytemuck::bytes_of(&low).to_vec(), bytemuck::bytes_of(&high).to_vec()))
 }
 
 impl SparseWrite {

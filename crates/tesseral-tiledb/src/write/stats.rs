@@ -124,12 +124,22 @@ fn integers<T: Element>(mut values: impl Iterator<Item = T>) -> TileStats {
     let Some(first) = values.next() else {
         return TileStats { sum: Some(Sum::Int(0)), ..TileStats::default() };
     };
-    let (mut min, mut max, mut sum) = (first, first, first.to_i128());
+    let (mut min, mut max) = (first, first);
+    // The lower and the upper halves of words are added apart, in words: 2^31 of either fit.
+    let (mut low, mut high, mut count, mut sum) = (0_u64, 0_i64, 0_u32, first.to_i128());
     for value in values {
         min = if value < min { value } else { min };
         max = if value > max { value } else { max };
-        sum += value.to_i128();
+        let wide = value.to_i128();
+        low += wide as u64 & 0xffff_ffff;
+        high += (wide >> 32) as i64;
+        count += 1;
+        if count == 1 << 30 {
+            sum += i128::from(low) + (i128::from(high) << 32);
+            (low, high, count) = (0, 0, 0);
+        }
     }
+    sum += i128::from(low) + (i128::from(high) << 32);
     let bytes = |n: T| Some(bytemuck::bytes_of(&n).to_vec());
     TileStats { min: bytes(min), max: bytes(max), sum: Some(Sum::Int(sum)) }
 }
