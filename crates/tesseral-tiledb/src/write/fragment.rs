@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use tesseral_codec::Contexts;
 use tesseral_core::{ChunkStats, Error, Result};
 use tesseral_format::{Column, EncodedChunk, EncodedPart, Pending, Role};
-use tesseral_store::{Overwrite, Staged, Store, StoreExt, Unpublished};
+use tesseral_store::{Overwrite, Staged, Store, StoreExt, Unpublished, Unsynced};
 
 use super::stats::{self, KeptStats};
 use crate::fragment::METADATA;
@@ -214,6 +214,8 @@ impl MetadataColumn {
 #[derive(Debug)]
 pub(crate) struct FragmentWriter {
     store: Arc<dyn Store>,
+    /// The store of the files of the fragment.
+    files: Arc<dyn Store>,
     prefix: String,
     /// Name of the fragment, used by its commit.
     pub name: String,
@@ -229,6 +231,8 @@ pub(crate) struct FragmentWriter {
     committed: bool,
     /// Removes the folder if the process must end before all files are complete.
     unpublished: Option<Unpublished>,
+    /// Files and folders of the fragment, which are made durable together before a commit can name them.
+    unsynced: Option<Arc<Unsynced>>,
 }
 
 impl FragmentWriter {
@@ -271,8 +275,13 @@ impl FragmentWriter {
             time(None, "dci");
         }
         let unpublished = store.unpublished(&folder);
+        let (files, unsynced) = match store.deferred() {
+            Some((files, unsynced)) => (files, Some(unsynced)),
+            None => (Arc::clone(&store), None),
+        };
         Self {
             store,
+            files,
             prefix: prefix.to_owned(),
             name,
             folder,
@@ -286,6 +295,7 @@ impl FragmentWriter {
             published: Vec::new(),
             committed: false,
             unpublished,
+            unsynced,
         }
     }
 
@@ -407,7 +417,7 @@ impl FragmentWriter {
             empty => {
                 let ending = ["", "_var", "_validity"][file];
                 let object = join(&self.folder, &format!("{}{ending}.tdb", slot.stem));
-                let staged = Arc::new(self.store.stage(&object, Overwrite::Refuse)?);
+                let staged = Arc::new(self.files.stage(&object, Overwrite::Refuse)?);
                 Ok(empty.insert(StagedTileFile { object, staged, buffer: Vec::new(), placed: 0 }))
             }
         }
@@ -431,7 +441,10 @@ impl FragmentWriter {
         let metadata = self.metadata(sizes, domain, last)?;
         let object = join(&self.folder, METADATA);
         self.published.push(object.clone());
-        self.store.put(&object, &metadata, Overwrite::Refuse)?;
+        self.files.put(&object, &metadata, Overwrite::Refuse)?;
+        if let Some(unsynced) = &self.unsynced {
+            unsynced.settle()?;
+        }
         // From here on a commit can name it, so it must not be removed.
         self.unpublished = None;
         Ok(())
