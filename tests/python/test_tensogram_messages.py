@@ -565,7 +565,7 @@ def test_many_messages_are_listed_soon(tmp_path):
     path = tmp_path / "many.tgm"
     path.write_bytes(message * 20_000)
     text = tet("info", path).decode()
-    assert "20000 arrays" in text and "250 of 20000 arrays" in text
+    assert "20000 arrays" in text and "100 of 20000 arrays" in text
     assert len(tet_json("info", path)["arrays"]) == 20_000
 
 

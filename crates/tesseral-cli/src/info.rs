@@ -118,7 +118,7 @@ pub(crate) fn run(context: &Context, arguments: &InfoArguments) -> CliResult {
 }
 
 /// Number of arrays in text output by default: more than a person reads, and inspecting each one takes time.
-const ARRAYS: usize = 250;
+const ARRAYS: usize = 100;
 
 impl<'a> Report<'a> {
     fn new(
