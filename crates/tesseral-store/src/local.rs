@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use bytes::Bytes;
 use tesseral_core::{Error, Result};
 
-use crate::buffer::Buffer;
 use crate::durability::{Durability, Unsynced};
 use crate::folder::{Folder, FolderEntry, parent};
 use crate::handles;
@@ -286,11 +285,10 @@ impl LocalStore {
         check_range(&range, len, &|| self.describe(object))?;
         let asked = range.end - range.start;
         let size = usize::try_from(asked).map_err(|_| Error::limit("one read", asked, usize::MAX as u64))?;
-        let read =
-            |bytes: &mut [u8]| file.read_exact_at(bytes, range.start).map_err(|e| self.io("read", object, e));
-        let bytes = read_new(size, read)?;
+        let mut bytes = vec![0; size];
+        file.read_exact_at(&mut bytes, range.start).map_err(|e| self.io("read", object, e))?;
         self.watcher.identities.read_once(object, &self.describe(object), &metadata, &file)?;
-        Ok(ObjectBytes { start: range.start, len, bytes })
+        Ok(ObjectBytes { start: range.start, len, bytes: bytes.into() })
     }
 
     fn file_len(&self, object: &str, opened: &MappedFile) -> Result<u64> {
@@ -313,22 +311,6 @@ impl LocalStore {
             FileMap::Whole { bytes, mapped } => mapped.check_use().map(|()| Some(bytes.clone())),
         }
     }
-}
-
-/// Minimum size in bytes of a read into huge pages: a page that is partly used costs at most a quarter more memory.
-const LARGE_READ: usize = 8 << 20;
-
-/// Reads into new memory.
-fn read_new(size: usize, read: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Bytes> {
-    if size < LARGE_READ {
-        let mut bytes = vec![0; size];
-        read(&mut bytes)?;
-        return Ok(bytes.into());
-    }
-    // Not retained: a read under a memory limit must not hold it.
-    let mut bytes = Buffer::new(size as u64, true)?;
-    read(&mut bytes)?;
-    Ok(Bytes::from_owner(bytes))
 }
 
 impl Store for LocalStore {
@@ -356,11 +338,13 @@ impl Store for LocalStore {
             check_range(range, len, &|| self.describe(object))?;
             let size = usize::try_from(range.end - range.start)
                 .map_err(|_| Error::limit("one read", range.end - range.start, usize::MAX as u64))?;
-            let read = |bytes: &mut [u8]| {
-                let read = opened.file.file.read_exact_at(bytes, range.start);
-                read.map_err(|e| self.io("read", object, e))
-            };
-            out.push(read_new(size, read)?);
+            let mut bytes = vec![0; size];
+            opened
+                .file
+                .file
+                .read_exact_at(&mut bytes, range.start)
+                .map_err(|e| self.io("read", object, e))?;
+            out.push(bytes.into());
         }
         Ok(out)
     }
