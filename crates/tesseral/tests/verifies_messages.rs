@@ -1,4 +1,4 @@
-//! Verification of many objects: digests are compared on all threads, nothing with a digest is decoded unless asked for, and findings
+//! Verification of many objects: digests are compared on all threads, nothing with a digest is decoded unless requested, and findings
 //! keep their order.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
