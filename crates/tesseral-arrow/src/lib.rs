@@ -6,9 +6,9 @@
 //! batch:   length of the metadata │ metadata: rows, nulls of each array, where each buffer is │ buffers
 //! ```
 //!
-//! [`ArrowFormat`] implements the format interface. A column is an array of one dimension, `row`; a record batch is a chunk. Columns of
-//! numbers that are not compressed are read in place. Metadata are FlatBuffers, verified by the crate `flatbuffers` and described by
-//! the tables of `arrow-ipc`; its readers, which build Arrow arrays, are not used.
+//! [`ArrowFormat`] implements the format interface. A column is an array of one dimension, `row`; a record batch is a chunk.
+//! Columns of numbers that are not compressed are read in place. Metadata are FlatBuffers, verified by the crate `flatbuffers`
+//! and described by the tables of `arrow-ipc`; its readers, which build Arrow arrays, are not used.
 //!
 //! | file | content |
 //! |---|---|

@@ -30,8 +30,8 @@ pub struct DiffOptions {
     pub max_rel_error: Option<f64>,
     /// Do not compare cells.
     pub metadata_only: bool,
-    /// Compare cells as they are stored: nulls, unwritten cells and declared missing values differ from one another. Otherwise missing
-    /// cells are equal, regardless of why they are missing.
+    /// Compare cells as they are stored: nulls, unwritten cells and declared missing values differ from one another. Otherwise
+    /// missing cells are equal, regardless of why they are missing.
     pub stored: bool,
     /// Threads, memory, cancellation and progress.
     pub execution: Options,

@@ -1,5 +1,5 @@
-//! Conversion of datasets to another format, chunking or dtype ([`convert()`], [`rechunk()`]), comparison ([`diff()`]), and indexes of
-//! existing files ([`index()`]).
+//! Conversion of datasets to another format, chunking or dtype ([`convert()`], [`rechunk()`]), comparison ([`diff()`]), and
+//! indexes of existing files ([`index()`]).
 #![forbid(unsafe_code)]
 
 mod convert;

@@ -1,7 +1,7 @@
 //! CF times: numbers of a unit since a date, in one of several calendars.
 //!
-//! [`TimeUnits`] turns such numbers into [`CivilTime`] for display and comparison, and texts such as `2005-02` into the range of numbers
-//! that they name. Numbers stay what is stored. Times are exact to the microsecond, as in cftime.
+//! [`TimeUnits`] turns such numbers into [`CivilTime`] for display and comparison, and texts such as `2005-02` into the range of
+//! numbers that they name. Numbers stay what is stored. Times are exact to the microsecond, as in cftime.
 //!
 //! | calendar | years |
 //! |---|---|
@@ -246,11 +246,12 @@ pub struct TimeUnits {
 }
 
 impl TimeUnits {
-    /// Reads `units` such as `days since 1850-01-01` or `hours since 2000-01-01T00:00:00+01:00`. `None` when the text counts no time since
-    /// a date.
+    /// Reads `units` such as `days since 1850-01-01` or `hours since 2000-01-01T00:00:00+01:00`. `None` when the text counts no
+    /// time since a date.
     ///
     /// # Errors
-    /// `Unsupported` for a calendar, a unit or a time zone that is not known; `InvalidRequest` for a date that the calendar does not have.
+    /// `Unsupported` for a calendar, a unit or a time zone that is not known; `InvalidRequest` for a date that the calendar does
+    /// not have.
     pub fn parse(units: &str, calendar: Option<&str>) -> Result<Option<Self>> {
         let mut words = units.trim().splitn(3, char::is_whitespace);
         let (Some(unit), Some(since), Some(reference)) = (words.next(), words.next(), words.next()) else {
@@ -268,8 +269,8 @@ impl TimeUnits {
         Ok(Some(Self { calendar, unit, reference: start }))
     }
 
-    /// The time that the numbers of a field count, by its attributes `units` and `calendar`. `None` for fields that count no time, for
-    /// packed numbers, and for units and calendars that are not known.
+    /// The time that the numbers of a field count, by its attributes `units` and `calendar`. `None` for fields that count no
+    /// time, for packed numbers, and for units and calendars that are not known.
     pub fn of_field(schema: &ArraySchema, field: &Field) -> Option<Self> {
         let numbers = matches!(field.dtype.class(), Class::Int | Class::UInt | Class::Float);
         if !numbers || field.cell != CellLen::One || field.enumeration.is_some() {

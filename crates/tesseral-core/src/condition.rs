@@ -46,7 +46,8 @@ impl Op {
     }
 }
 
-/// A condition on the fields and coordinates of one cell. A comparison with a missing cell neither holds nor fails; NaN follows IEEE 754.
+/// A condition on the fields and coordinates of one cell. A comparison with a missing cell neither holds nor fails; NaN follows
+/// IEEE 754.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
     /// True if all operands are true.

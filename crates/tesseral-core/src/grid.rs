@@ -177,8 +177,8 @@ impl AxisChunks {
 }
 
 impl ChunkGrid {
-    /// Calls `visit` for the chunks of [`touched`](Self::touched), in their order, until it returns an error. Steps cost the axes that
-    /// change, and nothing is allocated for a chunk.
+    /// Calls `visit` for the chunks of [`touched`](Self::touched), in their order, until it returns an error. Steps cost the axes
+    /// that change, and nothing is allocated for a chunk.
     ///
     /// # Errors
     /// Errors of `visit`.

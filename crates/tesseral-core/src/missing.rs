@@ -189,8 +189,8 @@ impl std::fmt::Display for AttributeNumber<'_> {
 }
 
 impl AttributeNumber<'_> {
-    /// The value in a dtype, where the dtype holds it. Integers of the other signedness are reinterpreted by their bits where `_Unsigned`
-    /// declares the same of the cells.
+    /// The value in a dtype, where the dtype holds it. Integers of the other signedness are reinterpreted by their bits where
+    /// `_Unsigned` declares the same of the cells.
     fn to_scalar(&self, dtype: DType, unsigned: Option<bool>) -> Option<Scalar> {
         if let Self::Typed(scalar) = self
             && scalar.dtype() == dtype

@@ -1,7 +1,7 @@
 //! Packed values: physical values stored as small integers, by the CF conventions.
 //!
-//! `physical = stored · scale_factor + add_offset`, in the order of the operations as written. `_Unsigned` declares that the bits of a
-//! signed integer are those of an unsigned one, or the reverse. Missing cells have no physical value.
+//! `physical = stored · scale_factor + add_offset`, in the order of the operations as written. `_Unsigned` declares that the bits
+//! of a signed integer are those of an unsigned one, or the reverse. Missing cells have no physical value.
 //!
 //! | stored | `scale_factor`, `add_offset` | physical |
 //! |---|---|---|

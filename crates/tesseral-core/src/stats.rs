@@ -77,8 +77,8 @@ pub struct ChunkStats {
     pub max: Stat<Scalar>,
     /// Sum of the values.
     pub sum: Stat<Sum>,
-    /// The exact sum of the values as the engine serializes it, so that sums of chunks add up to the sum of all without rounding. Formats
-    /// store the bytes as they are.
+    /// The exact sum of the values as the engine serializes it, so that sums of chunks add up to the sum of all without rounding.
+    /// Formats store the bytes as they are.
     pub partial_sum: Option<Box<[u8]>>,
     /// The values that are counted as null. A format lists those that its statistics leave out; other missing values of the field are
     /// among the cells that the statistics describe.

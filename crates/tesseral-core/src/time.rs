@@ -155,7 +155,8 @@ pub fn split_zone(text: &str) -> Option<(&str, i64)> {
     valid.then(|| (bare.trim_end(), if zone.starts_with('-') { -ahead } else { ahead }))
 }
 
-/// Parses `2015`, `2015-07`, `2015-07-01`, `2015-07-01T06`, `…:30`, `…:00.125` (a space may replace `T`, a [zone](split_zone) may follow).
+/// Parses `2015`, `2015-07`, `2015-07-01`, `2015-07-01T06`, `…:30`, `…:00.125` (a space may replace `T`, a [zone](split_zone) may
+/// follow).
 ///
 /// `None` when the text is not a date or not an integer count of the unit.
 pub fn parse(text: &str, unit: TimeUnit) -> Option<i64> {

@@ -200,8 +200,8 @@ impl Array {
     /// Parses a selection, one argument per dimension: `time=3:5`, `lat=10..20`, `lon=@12.5`, `0=7`.
     ///
     /// # Errors
-    /// `InvalidRequest`, `NotFound`, with the argument. `InvalidRequest` for a range across the end of a cyclic axis, which is not a box of
-    /// the array: [`narrowed`](Self::narrowed) serves it.
+    /// `InvalidRequest`, `NotFound`, with the argument. `InvalidRequest` for a range across the end of a cyclic axis, which is
+    /// not a box of the array: [`narrowed`](Self::narrowed) serves it.
     pub fn select<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<Selection> {
         let (array, selection) = self.narrowed(arguments)?;
         match self.schema().shape() == array.schema().shape() {
@@ -213,9 +213,9 @@ impl Array {
         }
     }
 
-    /// Parses a selection as [`select`](Self::select), and returns it with the array that it selects from. That is this array, unless a
-    /// range crosses the end of a cyclic axis (`lon=-10..10` of longitudes from 0 to 359): then the axis of the returned array
-    /// continues at its start, and the range is one box of it. Labels and coordinates are the stored ones.
+    /// Parses a selection as [`select`](Self::select), and returns it with the array that it selects from. That is this array,
+    /// unless a range crosses the end of a cyclic axis (`lon=-10..10` of longitudes from 0 to 359): then the axis of the returned
+    /// array continues at its start, and the range is one box of it. Labels and coordinates are the stored ones.
     ///
     /// # Errors
     /// `InvalidRequest`, `NotFound`, with the argument.
@@ -262,9 +262,9 @@ impl Array {
         select::value(self.labeled(|d| d == dim)?.schema(), dim, value)
     }
 
-    /// Returns which of some positions of a dimension have the coordinates nearest to some values; of two at the same distance, that of
-    /// the larger one. The same as `dim=~value` in [`select`](Self::select). Positions from the extent on are those of a cyclic
-    /// dimension [continued](Self::continued) at its start.
+    /// Returns which of some positions of a dimension have the coordinates nearest to some values; of two at the same distance,
+    /// that of the larger one. The same as `dim=~value` in [`select`](Self::select). Positions from the extent on are those of a
+    /// cyclic dimension [continued](Self::continued) at its start.
     ///
     /// # Errors
     /// `InvalidRequest`, `NotFound`.

@@ -238,7 +238,8 @@ pub struct Container {
     reopen: Option<ReopenContainer>,
     /// Cached index coordinates.
     labels: Arc<LabelCache>,
-    /// Roles of arrays by attributes of other arrays, computed on first use; the key is the first of the arrays that can refer to each other.
+    /// Roles of arrays by attributes of other arrays, computed on first use; the key is the first of the arrays that can refer to
+    /// each other.
     roles: Arc<Mutex<HashMap<usize, Arc<Roles>>>>,
     /// Packed fields are read as physical values.
     physical: bool,
@@ -336,8 +337,8 @@ impl Container {
         Err(error)
     }
 
-    /// Index of the only array that does not describe others; `None` if there are several. Coordinates, bounds and grid mappings describe
-    /// other arrays, by their own [role](Self::role) or by attributes of these.
+    /// Index of the only array that does not describe others; `None` if there are several. Coordinates, bounds and grid mappings
+    /// describe other arrays, by their own [role](Self::role) or by attributes of these.
     ///
     /// # Errors
     /// Errors of loading the metadata of arrays.
@@ -368,8 +369,8 @@ impl Container {
         Ok(<[usize; 1]>::try_from(data).ok().map(|[only]| only))
     }
 
-    /// Returns an array by index. Index coordinates of its dimensions are read as their labels, unless they are large: then a selection
-    /// reads them.
+    /// Returns an array by index. Index coordinates of its dimensions are read as their labels, unless they are large: then a
+    /// selection reads them.
     ///
     /// # Errors
     /// `NotFound` if the index is out of bounds; errors of loading its metadata.

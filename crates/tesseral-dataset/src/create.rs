@@ -150,7 +150,8 @@ impl Create {
         self
     }
 
-    /// Begins a container at a path, in the format of that id; an empty id takes the format from the path's extension, as [`of_output`](tesseral_registry::of_output).
+    /// Begins a container at a path, in the format of that id; an empty id takes the format from the path's extension, as
+    /// [`of_output`](tesseral_registry::of_output).
     ///
     /// # Errors
     /// `NotFound` for an unknown format, `Unsupported` for an unknown extension; `InvalidRequest` when the output exists; `Io`.

@@ -17,10 +17,11 @@ use tesseral_registry as registry;
 impl Create {
     /// Starts an empty array from a document, for appends after its commit. An empty id selects the format by file extension.
     ///
-    /// The document: `{"dims": [{"name", "dtype", "domain", "tile", "current", "labels"}], "fields": [{"name", "dtype", "cell", "nullable",
-    /// "fill", "codecs", "enumeration"}], "sparse", "duplicates", "cell_order"}`, of which only `dims` and `fields` are required.
-    /// Labels of a dimension are `[{"name", "dtype", "order"}]`, in increasing or decreasing order; appends fill them by their name.
-    /// Other keys are the [creation options](tesseral_format::Format::create_options) of the format.
+    /// The document:
+    /// `{"dims": [{"name", "dtype", "domain", "tile", "current", "labels"}], "fields": [{"name", "dtype", "cell", "nullable", "fill", "codecs", "enumeration"}], "sparse", "duplicates", "cell_order"}`,
+    /// of which only `dims` and `fields` are required. Labels of a dimension are `[{"name", "dtype", "order"}]`, in increasing or
+    /// decreasing order; appends fill them by their name. Other keys are the
+    /// [creation options](tesseral_format::Format::create_options) of the format.
     ///
     /// ```
     /// # fn main() -> Result<(), tesseral::Error> {

@@ -1,7 +1,8 @@
 //! Datasets of all formats: opened [containers](Container) with their [arrays](Array) and [variables](Variables), creation
 //! ([`Create`]), appends and edits ([`Append`], [`edit`]) and atomic [outputs](Output).
 //!
-//! Parses selections and conditions, and resolves questions about cells ([`StatisticsQuery`]). Formats are found through the registry.
+//! Parses selections and conditions, and resolves questions about cells ([`StatisticsQuery`]). Formats are found through the
+//! registry.
 #![forbid(unsafe_code)]
 
 mod advise;

@@ -202,8 +202,8 @@ impl<'a> StatisticsQuery<'a> {
         self
     }
 
-    /// Weights of sums, means, variances and quantiles: a variable of the container along some of the dimensions, or `cos(lat)`, the cosine of coordinates
-    /// in degrees.
+    /// Weights of sums, means, variances and quantiles: a variable of the container along some of the dimensions, or `cos(lat)`,
+    /// the cosine of coordinates in degrees.
     #[must_use]
     pub fn weights(mut self, container: &'a Container, text: &str) -> Self {
         self.weights = Some(NamedVariable { container, text: text.to_owned() });
@@ -251,8 +251,8 @@ impl<'a> StatisticsQuery<'a> {
     /// Resolves names, reads labels of grouped dimensions and weights.
     ///
     /// # Errors
-    /// `InvalidRequest` for parts that do not fit together; `Unsupported` for statistics that cannot be grouped or weighted; errors of
-    /// reading.
+    /// `InvalidRequest` for parts that do not fit together; `Unsupported` for statistics that cannot be grouped or weighted;
+    /// errors of reading.
     pub fn resolve(self) -> Result<Asked<'a>> {
         let name = self.array.name();
         if self.by.is_some() && self.rolling.is_some() {

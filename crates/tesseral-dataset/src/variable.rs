@@ -255,8 +255,8 @@ impl<'a> VariableNames<'a> {
     }
 }
 
-/// Names of the variables: those of their arrays, or the user-defined ones of numbered arrays, if these are unique; the fields' own names
-/// if all are unique and not empty.
+/// Names of the variables: those of their arrays, or the user-defined ones of numbered arrays, if these are unique; the fields'
+/// own names if all are unique and not empty.
 fn names(container: &Container, first: usize, arrays: &[NamedArray]) -> Vec<VariableName> {
     let numbered = container.format().messages().is_some();
     let mut seen: HashMap<&str, usize> = HashMap::new();

@@ -112,8 +112,8 @@ pub struct SelectedCells<'a> {
 }
 
 impl Array {
-    /// Selects cells by coordinates along a dimension: one, or a range with both ends included. On a descending axis, both orders of the
-    /// ends mean the same; a range of longitudes can cross the end of the axis.
+    /// Selects cells by coordinates along a dimension: one, or a range with both ends included. On a descending axis, both orders
+    /// of the ends mean the same; a range of longitudes can cross the end of the axis.
     ///
     /// ```
     /// # fn main() -> Result<(), tesseral::Error> {

@@ -1,4 +1,5 @@
-//! Presentation of arrays: values as JSON and text, descriptions of arrays, and pictures with axes, for `tet` and the page of `tet serve`.
+//! Presentation of arrays: values as JSON and text, descriptions of arrays, and pictures with axes, for `tet` and the page of
+//! `tet serve`.
 #![forbid(unsafe_code)]
 
 pub mod document;

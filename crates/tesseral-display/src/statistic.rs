@@ -46,7 +46,8 @@ fn number(answer: &Answer) -> Json {
     }
 }
 
-/// Numbers of a summary by name, as in `tet stat --json`; `scale` if the cells are times. Statistics that times do not have are listed.
+/// Numbers of a summary by name, as in `tet stat --json`; `scale` if the cells are times. Statistics that times do not have are
+/// listed.
 pub fn summary(scale: Option<&TimeScale>, summarized: &Summarized) -> Map<String, Json> {
     let summary = &summarized.summary;
     let count = |n: u64| integer(n.into());

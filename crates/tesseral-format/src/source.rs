@@ -98,8 +98,9 @@ pub trait ArraySource: Debug + Send + Sync {
     /// fetched before they are known. The cost is proportional to the number of chunks.
     ///
     /// Metadata that is not in memory yet is read from `rounds`, never from the container's store: such a read does not wait.
-    /// The method names everything that is known to be needed before it returns [`Planned::Needs`], is then called again with the same `rounds`,
-    /// and keeps what it parsed, so that later requests are `Ready` at once. [`plan`](crate::plan) is the loop around it.
+    /// The method names everything that is known to be needed before it returns [`Planned::Needs`], is then called again with the
+    /// same `rounds`, and keeps what it parsed, so that later requests are `Ready` at once. [`plan`](crate::plan) is the loop
+    /// around it.
     ///
     /// # Errors
     /// `Corrupt` if a required chunk is missing or contradicts the schema; `Limit`; `InvalidRequest`.

@@ -1,8 +1,8 @@
 //! Fields become variables: hypercubes over ensemble members, times, steps and levels.
 //!
-//! The rules and names are those of cfgrib: a variable holds the fields of one parameter that agree in everything except the four header
-//! coordinates. Variables that agree in their coordinates share a dataset. If all of them do, the dataset is the root; otherwise there is a
-//! group for each dataset, named after the level type.
+//! The rules and names are those of cfgrib: a variable holds the fields of one parameter that agree in everything except the four
+//! header coordinates. Variables that agree in their coordinates share a dataset. If all of them do, the dataset is the root;
+//! otherwise there is a group for each dataset, named after the level type.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -1,7 +1,8 @@
 //! Names of parameters by the codes of the GRIB tables.
 //!
-//! The tables hold facts of the WMO's and ECMWF's public code tables, in two files of tab-separated text: rules, which lead from codes
-//! to an ECMWF parameter number, and the names of these numbers. Of the rules that hold, the one with the most conditions decides.
+//! The tables hold facts of the WMO's and ECMWF's public code tables, in two files of tab-separated text: rules, which lead from
+//! codes to an ECMWF parameter number, and the names of these numbers. Of the rules that hold, the one with the most conditions
+//! decides.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -42,7 +42,8 @@ pub struct MemberPlace {
     pub element: usize,
 }
 
-/// A member of a compound datatype: its name, with those of the compounds around it, and its datatype or the reason why there is none.
+/// A member of a compound datatype: its name, with those of the compounds around it, and its datatype or the reason why there is
+/// none.
 pub type CompoundMember = (String, Result<Hdf5CellType>);
 
 /// How fixed-size text ends.

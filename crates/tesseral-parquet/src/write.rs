@@ -1,7 +1,8 @@
 //! Writing of tables: column chunks as they come, then the metadata.
 //!
 //! A chunk is encoded by the crate `parquet` as a separate file in memory, on any thread. Its pages are then copied to the staged
-//! object, and its metadata kept with their new offsets. Columns can be written one after another, because the metadata locate each chunk separately.
+//! object, and its metadata kept with their new offsets. Columns can be written one after another, because the metadata locate
+//! each chunk separately.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -57,7 +57,8 @@ pub fn formats() -> impl Iterator<Item = &'static dyn Format> {
 /// Registers a format in this process permanently. Sources of this format are then detected and opened, and it can be the
 /// target of a conversion if it supports creation.
 ///
-/// If two formats recognize a source or have the same extension, the one registered first is used; the formats of this build come first.
+/// If two formats recognize a source or have the same extension, the one registered first is used; the formats of this build come
+/// first.
 ///
 /// # Errors
 /// `InvalidRequest` if a format already has this id or extension.

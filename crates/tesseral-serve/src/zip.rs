@@ -26,7 +26,8 @@ fn pieces(path: &Path, cancel: &Cancel, see: &mut dyn FnMut(&[u8]) -> std::io::R
     }
 }
 
-/// Writes every file of a folder. Names are relative to `base`. Files are read twice: a header precedes the content, with its checksum.
+/// Writes every file of a folder. Names are relative to `base`. Files are read twice: a header precedes the content, with its
+/// checksum.
 pub(crate) fn write(folder: &Path, base: &str, cancel: &Cancel, out: &mut impl Write) -> Result<()> {
     let failed = |e| Error::io("archive", folder.display().to_string(), e);
     let mut names = Vec::new();

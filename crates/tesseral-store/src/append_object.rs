@@ -1,8 +1,8 @@
 //! Appends to an object of an object store.
 //!
 //! Object stores have no appends: the object is written again, with the new bytes at its end, by one request on the condition that it
-//! is still the version that was read. Readers see the old object or the new one. One append at a time holds the [claim](Claim) of the
-//! object; writers that do not use claims are detected by the condition.
+//! is still the version that was read. Readers see the old object or the new one. One append at a time holds the [claim](Claim)
+//! of the object; writers that do not use claims are detected by the condition.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

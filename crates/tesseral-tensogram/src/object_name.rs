@@ -1,8 +1,8 @@
 //! Names of objects in their metadata.
 //!
-//! `tensogram-xarray` takes every object with one of a few names for a coordinate of one dimension, and does not open a message in which
-//! such an object has another shape. A variable of such a name that is not an index coordinate is stored under another one, `lat.data`, with
-//! its own name in the metadata.
+//! `tensogram-xarray` takes every object with one of a few names for a coordinate of one dimension, and does not open a message
+//! in which such an object has another shape. A variable of such a name that is not an index coordinate is stored under another
+//! one, `lat.data`, with its own name in the metadata.
 
 use tesseral_core::{ArraySchema, Attributes, Value};
 

@@ -1,7 +1,7 @@
 //! Sparse fragments of dense arrays: before version 5, cells could be written one by one.
 //!
-//! Their coordinates are read for the plan. Cells that are next to one another in the array and in a tile of the fragment are a chunk, which
-//! lies above the fragments before it; cells between chunks are unchanged.
+//! Their coordinates are read for the plan. Cells that are next to one another in the array and in a tile of the fragment are a
+//! chunk, which lies above the fragments before it; cells between chunks are unchanged.
 
 use std::ops::Range;
 use std::sync::OnceLock;

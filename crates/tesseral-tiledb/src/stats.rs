@@ -1,7 +1,7 @@
 //! Statistics of tiles, with the exactness that stored values allow.
 //!
-//! Stored minima, maxima and sums exclude null cells, independent of the values that the array declares as missing. One condition must hold before
-//! they are used:
+//! Stored minima, maxima and sums exclude null cells, independent of the values that the array declares as missing. One condition
+//! must hold before they are used:
 //!
 //! - A NaN cell replaces the running minimum and maximum, and the next cell replaces the NaN. Only a sum that is not NaN and
 //!   did not saturate proves that there was none.

@@ -1,5 +1,5 @@
-//! Writing of a hierarchy: one object per chunk or shard, then the documents of arrays and groups; those of all nodes again in the root,
-//! which is last and makes the hierarchy visible.
+//! Writing of a hierarchy: one object per chunk or shard, then the documents of arrays and groups; those of all nodes again in
+//! the root, which is last and makes the hierarchy visible.
 
 mod array;
 mod codecs;

@@ -34,8 +34,8 @@
 //! one from text. Errors have a [kind](ErrorKind), a location, and a hint.
 //!
 //! # Cargo features
-//! One per format, named by its id and on by default, and `remote` for object stores. [`formats`] lists those of the build. `ndarray`, off
-//! by default, adds `Array::read_as` and `Session::write_array` for arrays of that crate.
+//! One per format, named by its id and on by default, and `remote` for object stores. [`formats`] lists those of the build.
+//! `ndarray`, off by default, adds `Array::read_as` and `Session::write_array` for arrays of that crate.
 //!
 //! # Examples
 //! One for each task is in `crates/tesseral/examples`: `list_dataset`, `read_window`, `select_typed`, `statistics`, `coldest_day`,

@@ -39,8 +39,8 @@ impl DotCanvas {
     }
 }
 
-/// For each of `length` dots along the dimension, the lowest and highest dot of the line across it, as `across` places values; `None` if
-/// there is no value.
+/// For each of `length` dots along the dimension, the lowest and highest dot of the line across it, as `across` places values;
+/// `None` if there is no value.
 fn strokes(points: &[Point], length: usize, across: impl Fn(f64) -> usize) -> Vec<Option<(usize, usize)>> {
     let mut out = vec![None::<(usize, usize)>; length];
     let mut mark = |x: usize, from: usize, to: usize| {

@@ -90,7 +90,8 @@ pub(super) struct AxisArguments {
     /// Count values in N equal bins, from the smallest to the largest value or from LO to HI
     #[arg(long, value_name = "N[,LO,HI]", allow_hyphen_values = true)]
     histogram: Option<String>,
-    /// Weights of sums, means, variances, medians and quantiles: a variable along some of the dimensions, or `cos(lat)` for coordinates in degrees
+    /// Weights of sums, means, variances, medians and quantiles: a variable along some of the dimensions, or `cos(lat)` for
+    /// coordinates in degrees
     #[arg(long, value_name = "VAR")]
     weights: Option<String>,
     /// Statistics of windows of N positions that end at each position of a dimension

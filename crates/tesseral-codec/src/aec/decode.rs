@@ -259,7 +259,8 @@ impl SampleRestorer {
             last = if d / 2 < theta || u64::from(d) <= 2 * u64::from(theta) {
                 last.wrapping_add(d >> 1 ^ (d & 1).wrapping_neg())
             } else if below <= above {
-                // The range below is exhausted: the remainder counts upwards from `theta`. In a damaged stream it may exceed the range.
+                // The range below is exhausted: the remainder counts upwards from `theta`. In a damaged stream it may exceed the
+                // range.
                 d & self.most
             } else {
                 self.most.wrapping_sub(d) & self.most

@@ -1,6 +1,7 @@
 //! WebP images: a chunk of `u8` cells is the rows of an image, with three or four channels per pixel.
 //!
-//! Header `u32 parts`, then one `u32` per part: the size of its WebP file in bytes. Lossy files decode to the same cells as with libwebp.
+//! Header `u32 parts`, then one `u32` per part: the size of its WebP file in bytes. Lossy files decode to the same cells as with
+//! libwebp.
 
 use std::io::Cursor as Bytes;
 

@@ -17,8 +17,8 @@ fn value(schema: &ArraySchema, row: &Row, name: &str) -> Result<Option<Scalar>> 
     scalar(schema.dims[i].dtype, &row.coords[i]).map(Some)
 }
 
-/// Whether a condition is true for a row with all fields; `None` where a missing cell leaves that open. Conditions of the format itself
-/// know stored validity only.
+/// Whether a condition is true for a row with all fields; `None` where a missing cell leaves that open. Conditions of the format
+/// itself know stored validity only.
 fn outcome(condition: &Condition, schema: &ArraySchema, row: &Row, stored: bool) -> Result<Option<bool>> {
     let value = |name: &str| -> Result<Option<Scalar>> {
         let field = schema.fields.iter().position(|f| f.name == name);

@@ -1,9 +1,10 @@
 //! The conformance suite of formats: functions over [`&dyn Format`](Format) without knowledge of a specific format.
 //!
-//! A [`Fixture`] is a source in a store. [`read_suite`] opens it, plans it, decodes it, compares the metadata of its chunks with their
-//! cells, and damages copies of it; [`write_suite`] and [`sparse_write_suite`] write arrays through the format's writer, correctly
-//! and incorrectly; [`executor_suite`] compares an [`Executor`] with the [oracle](crate::oracle); [`store_suite`] checks a store. The suites do not panic on a
-//! fault: each returns the first [`Violation`], with the check, the location and the seed.
+//! A [`Fixture`] is a source in a store. [`read_suite`] opens it, plans it, decodes it, compares the metadata of its chunks with
+//! their cells, and damages copies of it; [`write_suite`] and [`sparse_write_suite`] write arrays through the format's writer,
+//! correctly and incorrectly; [`executor_suite`] compares an [`Executor`] with the [oracle](crate::oracle); [`store_suite`]
+//! checks a store. The suites do not panic on a fault: each returns the first [`Violation`], with the check, the location and the
+//! seed.
 //!
 //! ```
 //! use tesseral_conformance::{Fixture, read_suite};

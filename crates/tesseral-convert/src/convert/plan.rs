@@ -575,8 +575,8 @@ impl PlannedVariable {
     }
 }
 
-/// Shards of the source around whole new chunks, at most as long as the array: a file can declare any extent, and the index of a shard has an
-/// entry for each of its chunks.
+/// Shards of the source around whole new chunks, at most as long as the array: a file can declare any extent, and the index of a
+/// shard has an entry for each of its chunks.
 fn shards(shard: &[u64], chunk: &[u64], shape: &[u64]) -> Option<Coords> {
     let extents = shard.iter().zip(chunk).zip(shape);
     extents
@@ -712,8 +712,8 @@ pub(crate) fn cast_of(name: &str, field: &Field, options: &ConvertOptions) -> Re
     }
 }
 
-/// Representation of null and unwritten cells of a variable in the target. They stay missing: as nulls where the target has them, else as a
-/// declared missing value.
+/// Representation of null and unwritten cells of a variable in the target. They stay missing: as nulls where the target has them,
+/// else as a declared missing value.
 fn absent(
     variable: &Variable,
     selection: &Selection,

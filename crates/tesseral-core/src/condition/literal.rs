@@ -2,8 +2,9 @@
 //!
 //! A literal is converted to the dtype of the column once, and every further step compares values of that dtype:
 //!
-//! - An integer dtype takes the exact decimal value. A fraction or a number out of range lies between two values of the dtype, or beyond
-//!   all of them, and compares accordingly: `a > 2.5` is `a > 2`, `a == 2.5` is true for no cell, `a < 300` for every `uint8`.
+//! - An integer dtype takes the exact decimal value. A fraction or a number out of range lies between two values of the dtype, or
+//!   beyond all of them, and compares accordingly: `a > 2.5` is `a > 2`, `a == 2.5` is true for no cell, `a < 300` for every
+//!   `uint8`.
 //! - For a float dtype, a literal with a point or an exponent is the double nearest to it, as in JSON, Python and C, and integers are
 //!   exact. A dtype that does not have that number does not round it: it lies between two values, or beyond all of them. `0.2` is a
 //!   `float64`, and lies right below the `float32` nearest to it.

@@ -3,8 +3,8 @@
 //! A file is one object, which a conditional put makes visible. Of a folder, the entries by which its format is recognized are
 //! uploaded last, so that nothing is recognized before it is whole.
 //!
-//! If several writers create the same output, one succeeds: it holds a *claim*, an object next to the output, while it uploads. The claim
-//! also shows whether the server honors conditions. A folder is never replaced, because that takes more than one step.
+//! If several writers create the same output, one succeeds: it holds a *claim*, an object next to the output, while it uploads.
+//! The claim also shows whether the server honors conditions. A folder is never replaced, because that takes more than one step.
 
 use std::fs::{self, File};
 use std::io::Read;

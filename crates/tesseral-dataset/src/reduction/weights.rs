@@ -11,7 +11,8 @@ use crate::{Array, Container};
 /// coordinates in degrees.
 ///
 /// # Errors
-/// `NotFound` for unknown names; `InvalidRequest` for weights that are missing, not finite or over other dimensions; errors of reading.
+/// `NotFound` for unknown names; `InvalidRequest` for weights that are missing, not finite or over other dimensions; errors of
+/// reading.
 pub fn weights(array: &Array, container: &Container, text: &str, selection: &Selection) -> Result<Weights> {
     let cosine = text.trim().strip_prefix("cos(").and_then(|rest| rest.strip_suffix(')'));
     match cosine {

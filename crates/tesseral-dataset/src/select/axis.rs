@@ -223,8 +223,8 @@ impl<'a> AxisCoordinates<'a> {
         }
     }
 
-    /// Returns which of some positions has the nearest coordinate; of two at the same distance, that of the larger one. Positions from
-    /// the extent on are those of an axis that continues at its start.
+    /// Returns which of some positions has the nearest coordinate; of two at the same distance, that of the larger one. Positions
+    /// from the extent on are those of an axis that continues at its start.
     pub(super) fn nearest(&self, text: &str, among: Slice) -> Result<u64> {
         if text.is_empty() {
             return Err(self.invalid_selection("missing value after `~`"));

@@ -112,8 +112,8 @@ pub(crate) fn fixed_size(handle: &Handle, field: u16) -> Result<usize> {
     }
 }
 
-/// Bytes of mapped files after which an operation releases their pages, and the size of a result that makes it worthwhile: smaller ones
-/// are likely to be read again.
+/// Bytes of mapped files after which an operation releases their pages, and the size of a result that makes it worthwhile:
+/// smaller ones are likely to be read again.
 const RELEASED: u64 = 32 << 20;
 const RELEASED_FROM: u64 = 64 << 20;
 

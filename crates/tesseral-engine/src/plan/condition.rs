@@ -88,7 +88,8 @@ impl ConditionRows<'_> {
         Ok(self.outcome(condition)?.yes)
     }
 
-    /// Where a condition is true and where it is false. A comparison with a missing cell is neither, and so does an expression that contains it.
+    /// Where a condition is true and where it is false. A comparison with a missing cell is neither, and so does an expression
+    /// that contains it.
     fn outcome(&self, condition: &Condition) -> Result<Outcome> {
         let constant = |yes: u8, no: u8| Outcome { yes: vec![yes; self.len()], no: vec![no; self.len()] };
         Ok(match condition {

@@ -1,10 +1,10 @@
 //! The one reducer: cells that meet a condition are distributed to slots, with one state per slot, reducer and field.
 //!
-//! A [`Fold`] defines the role of each axis ([`AxisRole`]) and the states kept of the cells ([`Reducer`]); the request names the fields
-//! and the condition. The plan alone divides a selection into [`Unit`]s; the [partial result](Partial) of each is plain data, and merging
-//! them gives the same bits whether one thread, many, or other processes folded them. [`Statistic`]s are the public names: each selects
-//! the reducer that it needs and computes its answer from the state. Where a fold is a plain summary of all cells, or one along axes,
-//! vectorized folds produce the same states.
+//! A [`Fold`] defines the role of each axis ([`AxisRole`]) and the states kept of the cells ([`Reducer`]); the request names the
+//! fields and the condition. The plan alone divides a selection into [`Unit`]s; the [partial result](Partial) of each is plain
+//! data, and merging them gives the same bits whether one thread, many, or other processes folded them. [`Statistic`]s are the
+//! public names: each selects the reducer that it needs and computes its answer from the state. Where a fold is a plain summary
+//! of all cells, or one along axes, vectorized folds produce the same states.
 
 mod coordinates;
 mod distribute;

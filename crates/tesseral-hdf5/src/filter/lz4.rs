@@ -1,7 +1,8 @@
 //! The LZ4 filter: big-endian sizes before blocks.
 //!
 //! ```text
-//! u64 original size │ u32 block size │ per block: u32 compressed size │ bytes        a block with equal compressed size is stored uncompressed
+//! u64 original size │ u32 block size │ per block: u32 compressed size │ bytes        a block with equal compressed size is
+//! stored uncompressed
 //! ```
 
 use tesseral_core::{Error, Result};

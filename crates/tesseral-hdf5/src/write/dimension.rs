@@ -112,7 +112,8 @@ impl FileDimensions {
         number
     }
 
-    /// The name of the dataset of an array in its group: another name if it equals that of a dimension of which it is not a coordinate.
+    /// The name of the dataset of an array in its group: another name if it equals that of a dimension of which it is not a
+    /// coordinate.
     pub(super) fn link(&self, arrays: &[DatasetWrite], number: usize) -> String {
         let (group, own) = split(&arrays[number].name);
         match self.by_group.get(&(group.to_owned(), own.to_owned())) {

@@ -3,8 +3,8 @@
 //! ```text
 //! u32 version │ u8 duplicates │ u8 sparse │ u8 tile order │ u8 cell order │ u64 capacity
 //! pipelines: coordinates, offsets, validity │ u32 count, dimensions │ u32 count, attributes
-//! before version 5: no duplicates, and the datatype of all dimensions before their count; since version 7: validity; since 18, 20 and 22:
-//! u32 count, labels (18) │ u32 count, enumerations (20) │ current domain (22)
+//! before version 5: no duplicates, and the datatype of all dimensions before their count; since version 7: validity; since 18,
+//! 20 and 22: u32 count, labels (18) │ u32 count, enumerations (20) │ current domain (22)
 //! ```
 
 use tesseral_core::{Cursor, Result};

@@ -9,7 +9,8 @@ use tesseral_core::{CellLen, DType, Scalar};
 use super::dtype::ZarrCellType;
 use super::json::special_float;
 
-/// Parses a fill value as the bytes of a cell of the model: native numbers, or text, without the zeros that pad it. `None` if the cells cannot represent it.
+/// Parses a fill value as the bytes of a cell of the model: native numbers, or text, without the zeros that pad it. `None` if the
+/// cells cannot represent it.
 pub fn parse(value: &Json, cells: ZarrCellType) -> Option<Vec<u8>> {
     let ZarrCellType { dtype, cell, .. } = cells;
     if value.is_null() {

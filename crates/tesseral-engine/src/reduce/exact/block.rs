@@ -16,13 +16,14 @@
 //! The two or three exact sums of a block are added to limbs, which never round.
 //!
 //! 1. Sums, largest and smallest cell come from one loop, which is all that most blocks need. For float32 it is the plain sum. For
-//!    float64 the loop splits at a power that is guessed from the first cells; any `h` from `top + log - 53` to `54 + low - log` will do,
-//!    so cells from 2^-24 to 2^8 times those agree with the guess. Other blocks take a second loop.
+//!    float64 the loop splits at a power that is guessed from the first cells; any `h` from `top + log - 53` to `54 + low - log`
+//!    will do, so cells from 2^-24 to 2^8 times those agree with the guess. Other blocks take a second loop.
 //! 2. Zeros must not count as the smallest cell. One less than the bits of 0 is the largest unsigned integer, and a NaN as a
 //!    double, so the same minimum that finds the smallest cell skips zeros.
 //! 3. Sums have a fixed number of lanes, which are combined at the end; all of it is exact, so the number of lanes is free.
 //! 4. A product of float32 is exact in a double. One of float64 is the rounded product and its error, which a fused multiply-add
-//!    gives; both are split and summed. Where the error could underflow or the product overflow, the 106-bit integer products go to limbs.
+//!    gives; both are split and summed. Where the error could underflow or the product overflow, the 106-bit integer products go
+//!    to limbs.
 //! 5. Squares of float32 cells that differ by less than a factor of four are added around one of them.
 //! 6. NaN and infinities show in the largest cell (float32) or the sum (float64); such blocks are left to the caller.
 

@@ -1,7 +1,7 @@
 //! Exact numbers in canonical form, and the one rounding at the end.
 //!
-//! A [`Digits`] is a sign and a magnitude in 32-bit digits at a power of two: `± Σ digit[i] · 2^(32·(first + i))`. Zero has no digits;
-//! other numbers have no zero digit at either end, so equal numbers are equal values.
+//! A [`Digits`] is a sign and a magnitude in 32-bit digits at a power of two: `± Σ digit[i] · 2^(32·(first + i))`. Zero has no
+//! digits; other numbers have no zero digit at either end, so equal numbers are equal values.
 //!
 //! # Rounding
 //!
@@ -19,7 +19,8 @@
 
 use smallvec::SmallVec;
 
-/// Powers of 2^32 between which digits of partial results lie: products of three of the smallest and of the largest floats, 2^64 times.
+/// Powers of 2^32 between which digits of partial results lie: products of three of the smallest and of the largest floats, 2^64
+/// times.
 pub(super) const FIRST_DIGIT: i32 = -102;
 pub(super) const END_DIGIT: i32 = 102;
 
@@ -193,8 +194,8 @@ fn round(negative: bool, magnitude: u128, exponent: i32, inexact: bool) -> f64 {
         // Less than half of the lowest bit: magnitudes have fewer than 127 bits.
         _ => 0,
     };
-    // A normal `kept` has its implicit bit at 2^52, which adds the 1 that the biased exponent lacks here; a carry into 2^53 raises the
-    // exponent as it must.
+    // A normal `kept` has its implicit bit at 2^52, which adds the 1 that the biased exponent lacks here; a carry into 2^53
+    // raises the exponent as it must.
     let bits = (u64::from((unit - LOWEST) as u32) << 52).wrapping_add(kept);
     let value = if unit > 971 { f64::INFINITY } else { f64::from_bits(bits) };
     if negative { -value } else { value }

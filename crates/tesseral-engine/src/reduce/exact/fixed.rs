@@ -7,8 +7,8 @@
 //! add ± m · 2^e:   shift m by e mod 32, and add its three 32-bit parts to limbs e div 32 and following
 //! ```
 //!
-//! 1. The upper half of a limb collects carries, so an addition touches three limbs and propagates nothing. Carries are propagated after
-//!    2^29 additions, long before a limb overflows.
+//! 1. The upper half of a limb collects carries, so an addition touches three limbs and propagates nothing. Carries are
+//!    propagated after 2^29 additions, long before a limb overflows.
 //! 2. Only the limbs between the smallest and the largest term exist. Most data fits the inline ones, so that a state per slot stays
 //!    small; the full range of doubles takes 70.
 //! 3. Limbs are integers, so the order of additions and of merges is irrelevant.

@@ -266,8 +266,8 @@ pub(crate) fn ratio(of: &Moments, by: &Moments) -> Option<f64> {
     Some(digits_ratio(&of.sum.digits(), &divisor))
 }
 
-/// The weighted variance `(Σw · Σwx² − (Σwx)²) / (Σw)²`, correctly rounded, or, with `root`, the standard deviation, within one unit in the
-/// last place; `None` if the weights add up to 0, NaN with infinities.
+/// The weighted variance `(Σw · Σwx² − (Σwx)²) / (Σw)²`, correctly rounded, or, with `root`, the standard deviation, within one
+/// unit in the last place; `None` if the weights add up to 0, NaN with infinities.
 pub(crate) fn weighted_spread(
     weights: &Moments,
     values: &Moments,

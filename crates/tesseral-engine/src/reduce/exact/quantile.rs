@@ -1,11 +1,12 @@
 //! Weighted quantiles by exact arithmetic.
 //!
-//! The definition is that of xarray (Akinshin, "Weighted quantile estimators", type 7): with `S = Σw`, `Q = Σw²` and the effective number of
-//! values `n = S² / Q`, the quantile is the mean of the weighted distribution over the window of width `1/n` that starts at `q(n − 1)/n`.
-//! Multiplied by `S²` every bound is a sum of products:
+//! The definition is that of xarray (Akinshin, "Weighted quantile estimators", type 7): with `S = Σw`, `Q = Σw²` and the
+//! effective number of values `n = S² / Q`, the quantile is the mean of the weighted distribution over the window of width `1/n`
+//! that starts at `q(n − 1)/n`. Multiplied by `S²` every bound is a sum of products:
 //!
 //! ```text
-//! L = q(S² − Q)    H = L + Q    quantile = Σ x[i] · (clamp(C[i]·S) − clamp(C[i−1]·S)) / Q,    clamp to [L, H], C[i] = w[0] + … + w[i]
+//! L = q(S² − Q)    H = L + Q    quantile = Σ x[i] · (clamp(C[i]·S) − clamp(C[i−1]·S)) / Q,    clamp to [L, H], C[i] = w[0] + … +
+//! w[i]
 //! ```
 //!
 //! With equal weights it is the quantile by linear interpolation.
@@ -16,8 +17,8 @@ use super::digits::Digits;
 use super::fixed::Fixed;
 use super::moments::digits_ratio;
 
-/// The quantile of values in ascending order, none of which is NaN, with weights that are not negative, correctly rounded; `None` if the
-/// weights add up to 0.
+/// The quantile of values in ascending order, none of which is NaN, with weights that are not negative, correctly rounded; `None`
+/// if the weights add up to 0.
 pub(crate) fn weighted_quantile<T: Element>(values: &[(T, f64)], q: f64) -> Option<f64> {
     let (mut total, mut squares) = (Fixed::default(), Fixed::default());
     for (_, weight) in values {

@@ -8,8 +8,8 @@
 //! what is left after three parts goes to the limbs of its position
 //! ```
 //!
-//! 1. The rounding error of an addition of doubles is a double, and six additions compute it without a branch (Knuth). So the sum of parts
-//!    and limbs is exact at any time.
+//! 1. The rounding error of an addition of doubles is a double, and six additions compute it without a branch (Knuth). So the sum
+//!    of parts and limbs is exact at any time.
 //! 2. Neighboring positions are neighboring lanes.
 //! 3. A part exists once there is an error for it. Sums of float32 of similar size take one double per position, of float64
 //!    two; limbs are needed beyond 159 bits between the largest sum and the smallest term.

@@ -6,9 +6,10 @@
 //! | varint | power of 256 of the first byte, zigzag; absent for 0 |
 //! |     n | the magnitude, little-endian, without zero bytes at the ends |
 //!
-//! Moments are a byte of flags (1: infinities, 2: sum of squares), the counts of negative and positive infinities as varints where there are
-//! any, the sum, and the sum of squares where it is not 0. Varints are unsigned LEB128 of the fewest bytes. Every number has one form, so equal
-//! cells give equal bytes. The sum of a million temperatures in `float32` takes about 9 bytes, that of `float64` about 13.
+//! Moments are a byte of flags (1: infinities, 2: sum of squares), the counts of negative and positive infinities as varints
+//! where there are any, the sum, and the sum of squares where it is not 0. Varints are unsigned LEB128 of the fewest bytes. Every
+//! number has one form, so equal cells give equal bytes. The sum of a million temperatures in `float32` takes about 9 bytes, that
+//! of `float64` about 13.
 
 use smallvec::SmallVec;
 use tesseral_core::{Error, Result};

@@ -65,8 +65,8 @@ fn summarized(folded: Folded) -> Result<Vec<Summarized>> {
     folded.states.into_iter().flatten().zip(known).map(summary).collect()
 }
 
-/// The result of a fold that stored statistics may answer: summaries of whole columns, and of single positions of an axis whose chunks
-/// are that thin. Thicker chunks would be decoded once per position. `None` for other folds.
+/// The result of a fold that stored statistics may answer: summaries of whole columns, and of single positions of an axis whose
+/// chunks are that thin. Thicker chunks would be decoded once per position. `None` for other folds.
 pub(super) fn fold_known(
     handle: &Handle,
     request: &Request,

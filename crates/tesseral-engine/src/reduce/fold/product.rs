@@ -1,9 +1,10 @@
 //! Products that do not depend on the order of their factors.
 //!
-//! The exact product of `n` floats has up to `53 · n` bits, which no bounded state holds. A state keeps the leading 256 bits and the number of
-//! products of which bits were dropped. Each of them made the product smaller by less than one part in 2^255, which bounds the exact product
-//! from both sides. If both bounds round to the same double, that is the correctly rounded product, in any order. Bounds of fewer than 2^64
-//! factors are 2^-189 apart: they round differently only if the exact product has more than 256 bits and bits 55 to 243 of it are all equal.
+//! The exact product of `n` floats has up to `53 · n` bits, which no bounded state holds. A state keeps the leading 256 bits and
+//! the number of products of which bits were dropped. Each of them made the product smaller by less than one part in 2^255, which
+//! bounds the exact product from both sides. If both bounds round to the same double, that is the correctly rounded product, in
+//! any order. Bounds of fewer than 2^64 factors are 2^-189 apart: they round differently only if the exact product has more than
+//! 256 bits and bits 55 to 243 of it are all equal.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};

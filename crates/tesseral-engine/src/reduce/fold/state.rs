@@ -418,7 +418,8 @@ impl Values {
         }, else => None)
     }
 
-    /// The most frequent value without NaNs, the smallest of several; zeros are equal regardless of their sign. `None` without values.
+    /// The most frequent value without NaNs, the smallest of several; zeros are equal regardless of their sign. `None` without
+    /// values.
     pub fn mode(&self, dtype: DType) -> Option<Scalar> {
         dispatch_element!(dtype, T => {
             let zero = |value: T| if value == T::zeroed() { T::zeroed() } else { value };

@@ -75,9 +75,9 @@ pub struct AxisFold {
 /// Runs of at least this many cells are summarized without a copy.
 const LONG: usize = 48;
 
-/// Size of a panel and of a row of it in bytes: the cells stay in L2 between the passes over them. Rows are as long as possible, because
-/// reading many short runs at a distance from each other is several times slower than reading memory in order, even where a run is
-/// several pages; runs of 256 KiB are as fast. Tests have several panels with few cells.
+/// Size of a panel and of a row of it in bytes: the cells stay in L2 between the passes over them. Rows are as long as possible,
+/// because reading many short runs at a distance from each other is several times slower than reading memory in order, even where
+/// a run is several pages; runs of 256 KiB are as fast. Tests have several panels with few cells.
 const PANEL: usize = if cfg!(test) { 2 << 10 } else { 512 << 10 };
 const WIDTH: usize = if cfg!(test) { 1 << 10 } else { 256 << 10 };
 /// Fewer rows are not worth a pass over the sums of the columns.

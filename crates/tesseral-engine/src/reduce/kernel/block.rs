@@ -2,8 +2,8 @@
 //!
 //! Sums are exact, so the order of additions is left to the compiler and the instruction set.
 //!
-//! 1. Integer sums: cells of up to 16 bits are added in 32 bits, of 32 in 64, which a block cannot overflow, and 64-bit cells as their
-//!    high and low halves. Squares of more than 32 bits are added as halves, too.
+//! 1. Integer sums: cells of up to 16 bits are added in 32 bits, of 32 in 64, which a block cannot overflow, and 64-bit cells as
+//!    their high and low halves. Squares of more than 32 bits are added as halves, too.
 //! 2. Float sums do not round; see [`exact`](crate::reduce::exact).
 //! 3. Minimum and maximum are computed on *keys*, integers in the order of the values: −0.0 sorts before 0.0, and NaNs lie
 //!    outside the infinities, so that a NaN in a block shows in its range at no cost. NaNs are counted only then.

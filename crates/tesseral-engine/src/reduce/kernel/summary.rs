@@ -1,7 +1,8 @@
 //! A fused pass over cells: counts, minimum and maximum, sum and mean, variance.
 //!
-//! A [`Summary`] is the state of such a pass. States of parts merge into the state of the whole. Sums are [exact](crate::reduce::exact), so
-//! equal cells give equal bits, independent of how they are divided into parts and of the order in which those merge.
+//! A [`Summary`] is the state of such a pass. States of parts merge into the state of the whole. Sums are
+//! [exact](crate::reduce::exact), so equal cells give equal bits, independent of how they are divided into parts and of the order
+//! in which those merge.
 //!
 //! Minimum, maximum, sum, mean and variance cover the cells that are neither null nor NaN; infinities follow IEEE 754. −0.0 is
 //! smaller than 0.0, and a sum of zeros is 0.0.
@@ -120,8 +121,8 @@ impl Summary {
     /// is null too, as is any NaN when one of them is NaN.
     ///
     /// # Errors
-    /// `InvalidRequest` when the bytes are not whole cells, or the length of `validity` or the dtype of `missing` differs; `Limit` when
-    /// a count or an integer sum overflows, after which the summary is invalid.
+    /// `InvalidRequest` when the bytes are not whole cells, or the length of `validity` or the dtype of `missing` differs;
+    /// `Limit` when a count or an integer sum overflows, after which the summary is invalid.
     #[inline]
     pub fn fold(&mut self, cells: &[u8], validity: Option<&[u8]>, missing: &[Scalar]) -> Result<()> {
         dispatch_element!(self.dtype, T => {

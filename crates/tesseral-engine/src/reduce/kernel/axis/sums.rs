@@ -1,4 +1,5 @@
-//! Sums of the columns of a panel: integers in partial sums of a panel, floats added to [exact sums](crate::reduce::exact::slots), several rows at a time.
+//! Sums of the columns of a panel: integers in partial sums of a panel, floats added to
+//! [exact sums](crate::reduce::exact::slots), several rows at a time.
 
 use multiversion::multiversion;
 
