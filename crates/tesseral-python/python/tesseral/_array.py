@@ -292,8 +292,8 @@ class Array(_reduce.Reducible):
         """Returns a smaller array by coordinates along named dimensions: one value, a slice with both ends included, or a list.
 
         A partial date (`"2015-07"` for daily coordinates) selects all coordinates within it. `method="nearest"` selects the nearest
-        coordinate of each value, and the larger of two at the same distance; longitudes are cyclic. A slice across the end of a cyclic axis (longitudes from 0 to 359, `slice(-10, 10)`) selects the end
-        followed by the start, with the stored coordinates.
+        coordinate of each value, and the larger of two at the same distance; longitudes are cyclic. A slice across the end of a cyclic
+        axis (longitudes from 0 to 359, `slice(-10, 10)`) selects the end followed by the start, with the stored coordinates.
         """
         wanted = {**(indexers or {}), **kwargs}
         if not self._view.countable:

@@ -42,7 +42,8 @@ class Version:
 
 @dataclass(frozen=True)
 class Consolidated:
-    """Names of new versions, of the versions they replace, which `vacuum` removes, and of versions that were not merged because there are unwritten cells between them."""
+    """Names of new versions, of the versions they replace, which `vacuum` removes, and of versions that were not merged because there are
+    unwritten cells between them."""
 
     made: list[str]
     replaced: list[str]

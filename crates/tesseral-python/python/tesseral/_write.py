@@ -398,9 +398,9 @@ def create(path: Source, format: str | Mapping[str, Any] = "", *, overwrite: boo
     """Creates a container, to be used in `with`. The format is given by the file extension unless it is named: `tet`, `tensogram`,
     `tiledb`.
 
-    `.tet` files have exact statistics of every chunk, which other readers ignore: `statistics=True` stores
-    zone maps for them as well, `statistics=False` none at all. `digests=False` stores no digests, and statistics only on request. `durability="none"` does not synchronize the output with the device, for
-    scratch data. Other options are those of the format, such as `timestamp` of TileDB arrays.
+    `.tet` files have exact statistics of every chunk, which other readers ignore: `statistics=True` stores zone maps for them as well,
+    `statistics=False` none at all. `digests=False` stores no digests, and statistics only on request. `durability="none"` does not
+    synchronize the output with the device, for scratch data. Other options are those of the format, such as `timestamp` of TileDB arrays.
 
     With a schema instead of the format, creates an empty TileDB array, for use with `append`:
     `{"dims": [{"name", "dtype", "domain", "tile", "current", "labels"}], "fields": [{"name", "dtype", "cell", "nullable", "fill",

@@ -440,10 +440,11 @@ class TesseralAccessor:
     and dates that were numbers with CF units are stored as such numbers. Dates without units, booleans and text keep their own dtype.
 
     Options of all methods: `encoding` sets by variable how CF stores values (`dtype`, `scale_factor`, `add_offset`, `_FillValue`,
-    `units`, `calendar`), `chunksizes` and `codec`; for a tree, keys are paths of groups, with a mapping for each. `chunks` and `codec` apply to all
-    variables. `append_dim` appends to an existing container along a dimension: variables, dtypes and all other coordinates must
-    match, and labels must be new and continue the order; the container is rewritten, without its earlier versions. `overwrite` replaces an existing container. A path can be a URL, with
-    `storage_options` as in `tesseral.open`. Other options are those of `tesseral.create`.
+    `units`, `calendar`), `chunksizes` and `codec`; for a tree, keys are paths of groups, with a mapping for each. `chunks` and `codec`
+    apply to all variables. `append_dim` appends to an existing container along a dimension: variables, dtypes and all other coordinates
+    must match, and labels must be new and continue the order; the container is rewritten, without its earlier versions. `overwrite`
+    replaces an existing container. A path can be a URL, with `storage_options` as in `tesseral.open`. Other options are those of
+    `tesseral.create`.
     """
 
     def __init__(self, data: xr.Dataset | xr.DataArray | xr.DataTree) -> None:
