@@ -86,6 +86,9 @@ impl ArrowColumn {
     }
 }
 
+/// Memory for a text beside its bytes: its offset as stored and as decoded, its validity, and those of a conversion.
+const TEXT: u64 = 20;
+
 impl ArraySource for ArrowColumn {
     fn schema(&self) -> &ArraySchema {
         &self.schema
@@ -111,7 +114,9 @@ impl ArraySource for ArrowColumn {
             };
             let stored = ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(range.end - range.start));
             self.limits.check_chunk(stored)?;
-            let size = self.schema.fields[0].cell_size().unwrap_or(1) as u64;
+            let field = &self.schema.fields[0];
+            let fixed = field.cell_size().filter(|_| field.cell != CellLen::Var);
+            let size = fixed.map_or(TEXT, |size| size as u64);
             // A bit becomes a byte.
             self.limits.check_decoded(batch.rows.saturating_mul(size), stored.saturating_mul(8))?;
             // An unstored bitmap takes the offset of the next stored buffer.

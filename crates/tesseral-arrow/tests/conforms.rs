@@ -10,8 +10,8 @@ use tesseral_conformance::testing::tables::{
 };
 use tesseral_conformance::{WriteCase, write_suite};
 use tesseral_core::{ArraySchema, CellLen, DType, ErrorKind, TimeUnit};
-use tesseral_format::{ArraySpec, CreateOptions, Format};
-use tesseral_store::{MemoryStore, Store};
+use tesseral_format::{ArraySpec, CodecSpec, ColumnData, CreateOptions, Format, Scratch};
+use tesseral_store::{MemoryStore, Store, StoreExt};
 
 /// Columns of one table have one codec.
 fn specs(codec: &str) -> Vec<ArraySpec> {
@@ -88,4 +88,28 @@ fn what_no_table_holds_is_rejected() {
         let error = writer.begin(&refused).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{error}");
     }
+}
+
+/// Offsets of empty texts compress to nothing, and take memory for each of them.
+#[test]
+fn millions_of_empty_texts_are_bounded() {
+    let written = |rows: usize| {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new("table"));
+        let mut writer = ArrowFormat.create(Arc::clone(&store), &CreateOptions::default()).unwrap();
+        let extent = rows as u64;
+        let mut schema = ArraySchema::dense("t", DType::Utf8, &[extent], &[extent]);
+        schema.fields[0].cell = CellLen::Var;
+        let spec = ArraySpec { codecs: vec![vec![CodecSpec::new("zstd")]], ..ArraySpec::raw(schema) };
+        let id = writer.begin(&spec).unwrap();
+        let cells = ColumnData::Var { offsets: &vec![0; rows], data: &[], validity: None };
+        let chunk = writer.encode(id, &[0], &[cells], Vec::new(), &mut Scratch::default()).unwrap();
+        writer.push(id, chunk).unwrap();
+        writer.commit().unwrap();
+        store.read_all("", u64::MAX).unwrap().to_vec()
+    };
+    assert!(decode_table(&ArrowFormat, &written(1 << 20)).is_ok());
+    let file = written(2 << 20);
+    assert!(file.len() < 1 << 20);
+    let error = decode_table(&ArrowFormat, &file).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Limit { .. }), "{error}");
 }
