@@ -24,8 +24,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     }
     writer.commit().expect("a file");
     let native = TetFormat.open(store, &OpenOptions::default()).expect("an open file");
-    let container = ModelContainer::new(native, TetFormat.holds(), Limits::default());
-    let array = tesseral_format::ContainerSource::array(&container, 0).expect("an array");
+    let Ok(container) = ModelContainer::new(native, TetFormat.holds(), Limits::default()) else { return };
+    let Ok(array) = tesseral_format::ContainerSource::array(&container, 0) else { return };
     let shape = array.schema().shape().expect("a shape");
     if Region::from_shape(&shape).cells().is_some() {
         let request = Request { columns: vec![Column::Field(0)], ..Request::cells(Selection::all(&shape), 0) };

@@ -9,7 +9,7 @@ use tesseral_codec::Contexts;
 use tesseral_codec::filter::{Chain, FilterContext};
 use tesseral_conformance::oracle::{Dense, Sparse};
 use tesseral_core::Cursor;
-use tesseral_core::{Attributes, Limits};
+use tesseral_core::{Attributes, CountedValues, Limits};
 use tesseral_format::{AuditOptions, Format, OpenOptions};
 use tesseral_store::{MemoryStore, Store};
 use tesseral_tiledb::TileDbFormat;
@@ -112,9 +112,10 @@ pub fn filters(bytes: &[u8]) {
 /// The smaller structures, selected by the first byte.
 pub fn structures(bytes: &[u8]) {
     let Some((which, bytes)) = bytes.split_first() else { return };
+    let mut counted = CountedValues::new(Limits::DEFAULT, bytes.len() as u64);
     match which % 4 {
-        0 => drop(enumeration::parse("fuzz", bytes)),
-        1 => drop(metadata::apply("fuzz", bytes, &mut Attributes::new())),
+        0 => drop(enumeration::parse("fuzz", bytes, &mut counted)),
+        1 => drop(metadata::apply("fuzz", bytes, &mut Attributes::new(), &mut counted)),
         2 => drop(group::apply("fuzz", bytes, &mut group::Members::default())),
         _ => {
             let _ = section::numbers("fuzz", bytes, "a list");

@@ -1,7 +1,7 @@
 //! Columns of a schema, and which nodes and buffers of a record batch are theirs.
 
 use arrow_ipc as ipc;
-use tesseral_core::{Attributes, DType, Error, Result, Value};
+use tesseral_core::{Attributes, DType, Error, Limits, Result, Value};
 use tesseral_format::table::{TABLE_KEY, TableDocument};
 
 use crate::kind::{ArrowKind, Layout, integer};
@@ -86,14 +86,14 @@ fn metadata<'a>(pairs: impl Iterator<Item = ipc::KeyValue<'a>>) -> (Attributes, 
 
 impl ArrowColumns {
     /// Describes the columns of a verified schema.
-    pub(crate) fn new(schema: &ipc::Schema<'_>, object: &str) -> Result<Self> {
+    pub(crate) fn new(schema: &ipc::Schema<'_>, object: &str, limits: &Limits) -> Result<Self> {
         if schema.endianness() != ipc::Endianness::Little {
             return Err(Error::unsupported("Arrow files of big-endian machines"));
         }
         let mut own = Self::default();
         let (attributes, document) = metadata(schema.custom_metadata().into_iter().flatten());
         if let Some(document) = document {
-            own.document = TableDocument::parse(document);
+            own.document = TableDocument::parse(document, limits)?;
             own.attributes = own.document.attributes();
         } else {
             own.attributes = attributes;

@@ -136,7 +136,7 @@ impl TableReader<'_> {
         let invalid = |e: &dyn ToString| Error::corrupt("footer", &self.object, start, e.to_string());
         let footer = ipc::root_as_footer(&footer).map_err(|e| invalid(&e))?;
         let schema = footer.schema().ok_or_else(|| invalid(&"the schema is missing"))?;
-        let columns = ArrowColumns::new(&schema, &self.object)?;
+        let columns = ArrowColumns::new(&schema, &self.object, &self.options.limits)?;
         let dictionaries = self.blocks(footer.dictionaries().into_iter().flatten())?;
         let batches = self.blocks(footer.recordBatches().into_iter().flatten())?;
         let all: Vec<MessageAt> = dictionaries.into_iter().chain(batches).collect();
@@ -167,7 +167,9 @@ impl TableReader<'_> {
                 return Err(Error::truncated("record batch", &self.object, at, end, self.len));
             }
             match (&columns, message.header_as_schema()) {
-                (None, Some(schema)) => columns = Some(ArrowColumns::new(&schema, &self.object)?),
+                (None, Some(schema)) => {
+                    columns = Some(ArrowColumns::new(&schema, &self.object, &self.options.limits)?)
+                }
                 (Some(columns), None) => {
                     self.message(columns, &bytes, MessageAt { offset: at, body, len })?
                 }

@@ -1,7 +1,7 @@
 //! Limits on resources that untrusted input can make a process use.
 
 use crate::Advice;
-use crate::{Error, Result};
+use crate::{Error, MetadataCost, Result};
 
 /// Ratio of decoded to stored size up to which the cells of an operation do not count against [`Limits::total_expansion`].
 pub const EXPANSION_RATIO: u64 = 64;
@@ -129,6 +129,14 @@ impl Limits {
     pub fn check_unpacked_metadata(&self, bytes: u64, stored: u64) -> Result<()> {
         self.check_metadata(bytes)?;
         self.check_held("metadata", bytes, stored)
+    }
+
+    /// Rejects values of metadata that take more memory than the limits for their `stored` bytes.
+    ///
+    /// # Errors
+    /// `Limit`.
+    pub fn check_values(&self, cost: MetadataCost, stored: u64) -> Result<()> {
+        self.check_total("values of metadata", cost.bytes(), stored)
     }
 
     /// Rejects a plan of more chunks than the limit.

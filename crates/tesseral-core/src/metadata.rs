@@ -29,8 +29,8 @@ pub enum Value {
     Bytes(Vec<u8>),
     /// A list of values.
     List(Vec<Value>),
-    /// A map of values by name.
-    Map(Attributes),
+    /// A map of values by name. Boxed, because it is larger than all other values.
+    Map(Box<Attributes>),
     /// Numbers of one dtype, as little-endian bytes.
     Numbers {
         /// Dtype of each number.

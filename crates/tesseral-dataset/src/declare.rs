@@ -164,7 +164,7 @@ fn declared_array(name: &str, document: &Json, format: &dyn Format) -> Result<(A
     };
     let mut options = Attributes::new();
     if !domains.is_empty() {
-        options.insert(DOMAINS.to_owned(), Value::Map(domains));
+        options.insert(DOMAINS.to_owned(), Value::Map(domains.into()));
     }
     if !labels.is_empty() {
         options.insert(LABELS.to_owned(), Value::List(labels));

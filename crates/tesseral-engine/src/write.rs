@@ -15,7 +15,7 @@ use tesseral_core::{
     ArraySchema, Attributes, ChunkGrid, ChunkStats, Coords, Error, HistoryRow, Order, Region, Result, Stat,
     alloc,
 };
-use tesseral_format::{ArraySpec, ColumnData, EncodedChunk, Pending, Writer};
+use tesseral_format::{ArraySpec, ColumnData, EncodedChunk, Groups, Pending, Writer};
 
 use crate::decode::chunk::with_workspace;
 use crate::kernel::copy::copy_box;
@@ -329,6 +329,14 @@ impl WriteSession {
     /// `Unsupported` if the format cannot store it.
     pub fn set_group(&mut self, path: &str, attributes: Attributes) -> Result<()> {
         self.writer.set_group(path, attributes)
+    }
+
+    /// Sets attributes of several groups at once.
+    ///
+    /// # Errors
+    /// As [`set_group`](Self::set_group).
+    pub fn set_groups(&mut self, groups: Groups) -> Result<()> {
+        self.writer.set_groups(groups)
     }
 
     /// Adds a row to the history.

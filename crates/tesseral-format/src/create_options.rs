@@ -341,7 +341,7 @@ mod tests {
         let mut named = given("size", Value::Int(3));
         named.insert("order".to_owned(), Value::from("down"));
         let ends = Value::List(vec![Value::Int(1), Value::from("12")]);
-        named.insert("domains".to_owned(), Value::Map(given("x", ends)));
+        named.insert("domains".to_owned(), Value::Map(given("x", ends).into()));
         let own: Own = OWN.parse(&named).unwrap().get().unwrap();
         assert_eq!((own.size, &own.order[..]), (3, "down"));
         assert_eq!(own.domains["x"], Some(("1".to_owned(), "12".to_owned())));
@@ -358,7 +358,7 @@ mod tests {
             ("size", Value::Int(-1)),
             ("size", Value::from("3")),
             ("order", Value::from("left")),
-            ("domains", Value::Map(given("x", Value::List(vec![Value::Int(1)])))),
+            ("domains", Value::Map(given("x", Value::List(vec![Value::Int(1)])).into())),
         ];
         for (name, value) in wrong {
             let error = OWN.parse(&given(name, value)).unwrap_err();

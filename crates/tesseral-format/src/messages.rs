@@ -256,7 +256,7 @@ mod tests {
             Attributes::from([("param".to_owned(), Value::from("2t")), ("step".to_owned(), Value::Int(6))]);
         MessageInfo {
             version: 3,
-            base: vec![Attributes::new(), Attributes::from([("mars".to_owned(), Value::Map(mars))])],
+            base: vec![Attributes::new(), Attributes::from([("mars".to_owned(), Value::Map(mars.into()))])],
             extra: Attributes::from([("centre".to_owned(), Value::from("x"))]),
             objects: vec![Attributes::from([("dtype".to_owned(), Value::from("int8"))])],
             ..MessageInfo::default()

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use serde_json::{Map, Value as Json, json};
-use tesseral_core::{ArraySchema, Attributes, Error, HistoryRow, Result, Slice};
+use tesseral_core::{ArraySchema, Attributes, Error, HistoryRow, Limits, Result, Slice};
 
 use crate::convention::{history, value};
 
@@ -19,8 +19,11 @@ pub struct TableDocument(Json);
 
 impl TableDocument {
     /// Parses a document; an empty one from text that is none.
-    pub fn parse(text: &str) -> Self {
-        Self(serde_json::from_str(text).unwrap_or_default())
+    ///
+    /// # Errors
+    /// `Limit` if its values would take too much memory.
+    pub fn parse(text: &str, limits: &Limits) -> Result<Self> {
+        Ok(Self(value::parse(text.as_bytes(), limits)?.unwrap_or_default()))
     }
 
     /// The text of a document. `columns` are names with properties of [`column_document`].
@@ -144,12 +147,13 @@ mod tests {
     fn documents_are_read_back() {
         let attributes = Attributes::from_iter([("units".to_owned(), "K".into())]);
         let columns = Map::from_iter([("t".to_owned(), Json::Object(column_document("time", &attributes)))]);
-        let document = TableDocument::parse(&TableDocument::text(&attributes, &[], columns));
+        let document =
+            TableDocument::parse(&TableDocument::text(&attributes, &[], columns), &Limits::DEFAULT).unwrap();
         assert_eq!(
             (document.attributes(), document.column_attributes("t")),
             (attributes.clone(), attributes)
         );
         assert_eq!((document.dimension("t"), document.dimension("u")), ("time", ROW));
-        assert!(TableDocument::parse("?").attributes().is_empty());
+        assert!(TableDocument::parse("?", &Limits::DEFAULT).unwrap().attributes().is_empty());
     }
 }

@@ -11,7 +11,7 @@ use tesseral_core::{ArraySchema, Attributes, ChunkStats, Coords, Error, HistoryR
 use tesseral_store::Staged;
 
 use crate::convention::TextExtent;
-use crate::{CellKeys, Column, ColumnData, Role, Scratch, StoredForm};
+use crate::{CellKeys, Column, ColumnData, Groups, Role, Scratch, StoredForm};
 
 /// A codec name with options.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -362,6 +362,14 @@ pub trait Writer: Debug + Send + Sync {
     fn set_group(&mut self, path: &str, attributes: Attributes) -> Result<()> {
         let _ = attributes;
         Err(Error::unsupported(format!("the group {path:?}")))
+    }
+
+    /// Sets attributes of several groups, as [`set_group`](Self::set_group) of each does.
+    ///
+    /// # Errors
+    /// As [`set_group`](Self::set_group).
+    fn set_groups(&mut self, groups: Groups) -> Result<()> {
+        groups.into_iter().try_for_each(|(path, attributes)| self.set_group(&path, attributes))
     }
 
     /// Adds a row to the history.

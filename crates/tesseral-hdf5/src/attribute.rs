@@ -2,7 +2,7 @@
 
 use hdf5_reader::RawAttribute;
 use hdf5_reader::messages::dataspace::DataspaceType;
-use tesseral_core::{Attributes, CellLen, Cursor, DType, ErrorKind, Result, Value};
+use tesseral_core::{Attributes, CellLen, Cursor, DType, ErrorKind, MetadataCost, Result, Value};
 
 use crate::datatype::Hdf5CellType;
 use crate::file::{File, HeapReader, has_references};
@@ -112,6 +112,7 @@ fn value(file: &File, attribute: &RawAttribute) -> Result<std::result::Result<Va
         return variable_length(file, &cell, data);
     }
     if matches!(cell.dtype, DType::Ascii | DType::Utf8 | DType::Char) {
+        check_count(file, data, cell.size)?;
         let mut texts = data.chunks(cell.size).map(|one| characters(&cell, one));
         return Ok(Ok(match texts.len() {
             0 => Value::from(""),
@@ -130,6 +131,12 @@ fn value(file: &File, attribute: &RawAttribute) -> Result<std::result::Result<Va
         Some(scalar) => Value::Numbers { dtype: cell.dtype, bytes: scalar.bytes().to_vec() },
         None => Value::Numbers { dtype: cell.dtype, bytes: Vec::new() },
     }))
+}
+
+/// Rejects too many values that are not numbers.
+fn check_count(file: &File, data: &[u8], size: usize) -> Result<()> {
+    let count = data.len().div_ceil(size.max(1)) as u64;
+    file.limits.check_values(MetadataCost::default().lists(1).values(count), data.len() as u64)
 }
 
 /// Text of characters. NetCDF stores arrays of characters as terminated text, with zero bytes that end nothing: they are not part of
@@ -163,6 +170,7 @@ fn variable_length(
         return Ok(Err("references whose size differs from that of the file".to_owned()));
     }
     let (mut heap, element) = (HeapReader::new(file), cell.dtype.size().unwrap_or(1));
+    check_count(file, data, cell.size)?;
     let mut values = Vec::new();
     let mut held = 0_u64;
     for reference in data.chunks(cell.size) {

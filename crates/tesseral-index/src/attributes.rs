@@ -1,6 +1,6 @@
 //! Attributes as bytes: a tag and a value each.
 
-use tesseral_core::{Attributes, Cursor, DType, Error, Result, Scalar, Value};
+use tesseral_core::{Attributes, CountedValues, Cursor, DType, Error, MetadataCost, Result, Scalar, Value};
 
 /// The most nested lists and maps.
 const DEPTH: usize = 16;
@@ -98,18 +98,28 @@ pub(crate) fn scalar(cursor: &mut Cursor<'_>, object: &str) -> Result<Scalar> {
         .map_err(|e| Error::corrupt("index", object, cursor.at(), e.to_string()))
 }
 
-pub(crate) fn attributes(cursor: &mut Cursor<'_>, object: &str) -> Result<Attributes> {
-    map(cursor, object, DEPTH)
+pub(crate) fn attributes(
+    cursor: &mut Cursor<'_>,
+    object: &str,
+    counted: &mut CountedValues,
+) -> Result<Attributes> {
+    map(cursor, object, DEPTH, counted)
 }
 
-fn map(cursor: &mut Cursor<'_>, object: &str, depth: usize) -> Result<Attributes> {
+fn map(
+    cursor: &mut Cursor<'_>,
+    object: &str,
+    depth: usize,
+    counted: &mut CountedValues,
+) -> Result<Attributes> {
     let count = cursor.u32("number of attributes")?;
     // A name and a tag take five bytes at least.
     let count = cursor.count(count.into(), 5, "attributes")?;
+    counted.add(MetadataCost::default().maps(1).values(count as u64))?;
     let mut out = Attributes::new();
     for _ in 0..count {
         let name = cursor.text32("attribute name")?;
-        let value = value(cursor, object, depth)?;
+        let value = value(cursor, object, depth, counted)?;
         if out.insert(name, value).is_some() {
             return Err(Error::corrupt("index", object, cursor.at(), "duplicate attribute"));
         }
@@ -117,7 +127,8 @@ fn map(cursor: &mut Cursor<'_>, object: &str, depth: usize) -> Result<Attributes
     Ok(out)
 }
 
-fn value(cursor: &mut Cursor<'_>, object: &str, depth: usize) -> Result<Value> {
+fn value(cursor: &mut Cursor<'_>, object: &str, depth: usize, counted: &mut CountedValues) -> Result<Value> {
+    counted.add(MetadataCost::default().values(1))?;
     let corrupt = |at: u64, detail: String| Error::corrupt("index", object, at, detail);
     let Some(depth) = depth.checked_sub(1) else {
         return Err(corrupt(cursor.at(), "attributes are nested too deeply".to_owned()));
@@ -134,9 +145,10 @@ fn value(cursor: &mut Cursor<'_>, object: &str, depth: usize) -> Result<Value> {
         8 => {
             let count = cursor.u32("number of values")?;
             let count = cursor.count(count.into(), 1, "values")?;
-            Value::List((0..count).map(|_| value(cursor, object, depth)).collect::<Result<_>>()?)
+            counted.add(MetadataCost::default().lists(1))?;
+            Value::List((0..count).map(|_| value(cursor, object, depth, counted)).collect::<Result<_>>()?)
         }
-        9 => Value::Map(map(cursor, object, depth)?),
+        9 => Value::Map(Box::new(map(cursor, object, depth, counted)?)),
         10 => {
             let dtype = dtype(cursor, object)?;
             let bytes = bytes32(cursor, "numbers")?;

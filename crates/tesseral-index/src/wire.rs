@@ -14,8 +14,8 @@
 
 use bytes::Bytes;
 use tesseral_core::{
-    ArraySchema, Attributes, CellLen, ChunkGrid, Coords, Cursor, DType, Dimension, Error, Field, Limits,
-    Order, Result, Scalar, missing,
+    ArraySchema, Attributes, CellLen, ChunkGrid, Coords, CountedValues, Cursor, DType, Dimension, Error,
+    Field, Limits, Order, Result, Scalar, missing,
 };
 use tesseral_format::Groups;
 use xxhash_rust::xxh3::xxh3_64;
@@ -218,6 +218,7 @@ impl IndexContent {
             return Err(corrupt(HEADER as u64, "digest mismatch"));
         }
         limits.check_metadata(metadata.len() as u64)?;
+        let mut counted = CountedValues::new(limits, metadata.len() as u64);
         let mut out = Self { table, ..Self::default() };
         let mut cursor = Cursor::at_offset(object, &metadata, split as u64);
         for _ in 0..count(&mut cursor, 24, "sources")? {
@@ -244,14 +245,14 @@ impl IndexContent {
             out.forms.push(ChunkForm { format, name, kind, chunk });
         }
         for _ in 0..count(&mut cursor, 40, "arrays")? {
-            let array = array(&mut cursor, object)?;
+            let array = array(&mut cursor, object, &mut counted)?;
             out.check_array(&array, object)?;
             out.arrays.push(array);
         }
-        out.attributes = attributes::attributes(&mut cursor, object)?;
+        out.attributes = attributes::attributes(&mut cursor, object, &mut counted)?;
         for _ in 0..count(&mut cursor, 8, "groups")? {
             let path = cursor.text32("group")?;
-            out.groups.insert(path, attributes::attributes(&mut cursor, object)?);
+            out.groups.insert(path, attributes::attributes(&mut cursor, object, &mut counted)?);
         }
         if !cursor.rest().is_empty() {
             return Err(corrupt(cursor.at(), "bytes after the metadata"));
@@ -383,7 +384,7 @@ fn coords(cursor: &mut Cursor<'_>, object: &str) -> Result<Coords> {
     (0..rank).map(|_| cursor.u64("extent")).collect()
 }
 
-fn array(cursor: &mut Cursor<'_>, object: &str) -> Result<IndexedArray> {
+fn array(cursor: &mut Cursor<'_>, object: &str, counted: &mut CountedValues) -> Result<IndexedArray> {
     let (name, own) = (cursor.text32("name")?, cursor.text32("field name")?);
     let dtype: DType = attributes::dtype(cursor, object)?;
     let (kind, elements) = (cursor.u8("cell length")?, cursor.u32("elements")?);
@@ -415,7 +416,7 @@ fn array(cursor: &mut Cursor<'_>, object: &str) -> Result<IndexedArray> {
     let mut schema = ArraySchema::dense(&name, dtype, &shape, &chunk);
     schema.dims = dims;
     schema.cell_order = if col_major { Order::ColMajor } else { Order::RowMajor };
-    schema.attributes = attributes::attributes(cursor, object)?;
+    schema.attributes = attributes::attributes(cursor, object, counted)?;
     schema.fields[0] = Field { cell, fill, codecs, ..Field::new(own, dtype) };
     missing::declare(&mut schema);
     let axis = Some(cursor.u32("joined dimension")?).filter(|axis| *axis != NONE);
@@ -493,6 +494,18 @@ mod tests {
             damaged[at] ^= 1;
             assert!(parse(&damaged).is_err(), "{at}");
         }
+    }
+
+    #[test]
+    fn values_of_attributes_are_bounded() {
+        let of = |count| {
+            let mut content = content();
+            content.attributes.insert("nulls".to_owned(), Value::List(vec![Value::Null; count]));
+            parse(&content.to_bytes().unwrap())
+        };
+        assert!(of(100_000).is_ok());
+        let error = of(1 << 20).unwrap_err();
+        assert!(matches!(error.kind(), tesseral_core::ErrorKind::Limit { .. }), "{error}");
     }
 
     /// With digests that match, so that the parser sees the bytes.

@@ -86,7 +86,7 @@ fn read_history(
     options.limits.check_metadata(text)?;
     let start = header.len + HISTORY_HEAD;
     let text = store.read("", start..start + text)?;
-    let json = serde_json::from_slice::<serde_json::Value>(&text).ok();
+    let json = value::parse(&text, &options.limits)?;
     Ok(history::from_value(json.as_ref().map(value::from_json)))
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataReader};
-use tesseral_core::{Attributes, Error, HistoryRow, Result};
+use tesseral_core::{Attributes, Error, HistoryRow, Limits, Result};
 use tesseral_format::OpenOptions;
 use tesseral_format::table::{TABLE_KEY, TableDocument};
 use tesseral_store::{Store, StoreExt};
@@ -119,10 +119,16 @@ impl ParquetTable {
         check(&bytes).ok_or_else(|| corrupt(start, "the structures contradict their lengths".to_owned()))?;
         let metadata =
             ParquetMetaDataReader::decode_metadata(&bytes).map_err(|e| corrupt(start, e.to_string()))?;
-        Self::new(metadata, len, size, &object)
+        Self::new(metadata, len, size, &object, &options.limits)
     }
 
-    fn new(metadata: ParquetMetaData, len: u64, metadata_bytes: u64, object: &str) -> Result<Self> {
+    fn new(
+        metadata: ParquetMetaData,
+        len: u64,
+        metadata_bytes: u64,
+        object: &str,
+        limits: &Limits,
+    ) -> Result<Self> {
         let corrupt = |detail: String| Error::corrupt("metadata", object, None, detail);
         let (mut groups, mut numbers, mut rows) = (Vec::new(), Vec::new(), 0_u64);
         for (number, group) in metadata.row_groups().iter().enumerate() {
@@ -168,7 +174,8 @@ impl ParquetTable {
         }
         let pairs = metadata.file_metadata().key_value_metadata();
         let own = pairs.into_iter().flatten().find(|pair| pair.key == TABLE_KEY);
-        let document = TableDocument::parse(own.and_then(|pair| pair.value.as_deref()).unwrap_or("{}"));
+        let text = own.and_then(|pair| pair.value.as_deref()).unwrap_or("{}");
+        let document = TableDocument::parse(text, limits)?;
         let (attributes, history) = (document.attributes(), document.history());
         Ok(Self {
             metadata,

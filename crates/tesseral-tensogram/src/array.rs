@@ -96,7 +96,7 @@ pub(crate) fn descriptor_item<I: Input>(
     let end = frame.body().end;
     if frame.flags & CBOR_AFTER != 0 {
         limits.check_metadata(end - start)?;
-        let (item, _) = cbor::parse(&source.get(start..end, what)?, limits.depth, place)?;
+        let (item, _) = cbor::parse_within(&source.get(start..end, what)?, limits, place)?;
         return Ok((item, start..end));
     }
     // The length of a descriptor before the payload is known only after parsing.
@@ -104,9 +104,11 @@ pub(crate) fn descriptor_item<I: Input>(
     loop {
         limits.check_metadata(len)?;
         let bytes = source.get(start..start + len, what)?;
-        match cbor::parse(&bytes, limits.depth, place) {
+        match cbor::parse_within(&bytes, limits, place) {
             Ok((item, used)) => return Ok((item, start..start + used as u64)),
-            Err(error) if start + len == end => return Err(error),
+            Err(error) if start + len == end || matches!(error.kind(), ErrorKind::Limit { .. }) => {
+                return Err(error);
+            }
             Err(_) => len = (len * 4).min(end - start),
         }
     }

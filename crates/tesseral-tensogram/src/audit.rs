@@ -88,7 +88,7 @@ pub(crate) fn audit(
     }
     let uncovered_bytes = catalog.source.len.saturating_sub(covered).saturating_sub(payload);
     let container: Option<Arc<dyn ContainerSource>> = match refused {
-        None => Some(Arc::new(TensogramContainer::new(catalog))),
+        None => Some(Arc::new(TensogramContainer::new(catalog)?)),
         Some(_) => None,
     };
     Ok(AuditReport { container, covered_bytes: covered, uncovered_bytes })
@@ -183,7 +183,7 @@ impl<I: Input> Audit<'_, I> {
         if self.depth < Depth::Usual && !self.canonical {
             return Ok(());
         }
-        let parsed = cbor::parse(&bytes, self.reader.limits.depth, place);
+        let parsed = cbor::parse_within(&bytes, &self.reader.limits, place);
         let Some((item, _)) = self.check_result(parse_check, frame, parsed)? else { return Ok(()) };
         if self.canonical && !cbor::is_canonical(&bytes, &item) {
             let detail = format!("CBOR of {:?} is not canonical", frame.kind);

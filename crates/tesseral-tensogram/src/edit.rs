@@ -142,7 +142,7 @@ impl TensogramMessages {
         let objects = message.objects().map(|frame| {
             let (item, _) = descriptor_item(&self.catalog.source, &self.catalog.limits, frame)?;
             match item.to_value() {
-                Value::Map(map) => Ok(map),
+                Value::Map(map) => Ok(*map),
                 _ => Ok(Attributes::new()),
             }
         });

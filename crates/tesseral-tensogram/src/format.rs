@@ -35,7 +35,7 @@ impl TensogramFormat {
         let catalog = MessageCatalog::load(&store, options, false)?;
         match catalog.refusal()? {
             Some(error) => Err(error),
-            None => Ok(TensogramContainer::new(catalog)),
+            None => TensogramContainer::new(catalog),
         }
     }
 }
@@ -156,6 +156,10 @@ impl Format for TensogramFormat {
         {
             return Err(error);
         }
-        Ok(Salvage { container: Arc::new(TensogramContainer::new(catalog)), gaps_are_losses: true, findings })
+        Ok(Salvage {
+            container: Arc::new(TensogramContainer::new(catalog)?),
+            gaps_are_losses: true,
+            findings,
+        })
     }
 }

@@ -47,7 +47,7 @@ impl<'a, I: Input> FrameReader<'a, I> {
     ) -> Result<(CborItem, ErrorLocation<'a>)> {
         let bytes = self.body(message, frame, what)?;
         let place = ErrorLocation { what, object: self.input.name(), offset: frame.body().start };
-        Ok((cbor::parse(&bytes, self.limits.depth, place)?.0, place))
+        Ok((cbor::parse_within(&bytes, &self.limits, place)?.0, place))
     }
 
     /// Returns the metadata of a message with one entry per object, merged with preceder metadata.

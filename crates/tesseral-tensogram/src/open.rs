@@ -1,11 +1,11 @@
 //! The opened container.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::json;
-use tesseral_core::{Attributes, Cancel, Error, ErrorKind, HistoryRow, Limits, Result, Value};
+use tesseral_core::{Attributes, Cancel, Error, ErrorKind, HistoryRow, Limits, MetadataCost, Result, Value};
 use tesseral_format::{ArraySource, ContainerPart, ContainerSource, OpenOptions};
 use tesseral_store::Store;
 
@@ -28,6 +28,8 @@ pub(crate) struct MessageCatalog {
     /// Use the intact part of damaged messages.
     lenient: bool,
     recent: Mutex<VecDeque<Recent>>,
+    /// Messages whose metadata were counted, and what these take in memory.
+    counted: Mutex<(BTreeSet<usize>, MetadataCost)>,
     pub skipped: Vec<Skipped>,
     pub limits: Limits,
     pub digests: bool,
@@ -93,6 +95,7 @@ impl MessageCatalog {
             endless,
             lenient: truncated,
             recent: Mutex::default(),
+            counted: Mutex::default(),
             skipped: found.skipped,
             limits: options.limits,
             digests: options.digests,
@@ -197,6 +200,7 @@ impl MessageCatalog {
             }
             None => self.reader().metadata(&message),
         };
+        let read = read.and_then(|metadata| self.count(number, metadata));
         let (shared, result) = match read {
             Ok(metadata) => {
                 let metadata = Arc::new(metadata);
@@ -208,6 +212,25 @@ impl MessageCatalog {
             held.metadata = shared;
         }
         result
+    }
+}
+
+/// Length of a file up to which the metadata of all its messages count together. Larger files are allowed more values than
+/// they have room for.
+const COUNTED: u64 = 2 << 20;
+
+impl MessageCatalog {
+    /// Rejects metadata that exceed the limit together with those of other messages, because commands hold them all.
+    fn count(&self, number: usize, metadata: Metadata) -> Result<Metadata> {
+        if self.source.len <= COUNTED {
+            let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+            let (messages, all) = &mut *counted;
+            if messages.insert(number) {
+                *all = all.and(metadata.cost());
+            }
+            self.limits.check_values(*all, self.source.len)?;
+        }
+        Ok(metadata)
     }
 }
 
@@ -293,14 +316,17 @@ pub struct TensogramContainer {
 }
 
 impl TensogramContainer {
-    pub(crate) fn new(catalog: MessageCatalog) -> Self {
+    pub(crate) fn new(catalog: MessageCatalog) -> Result<Self> {
         let (mut attributes, mut history) = (Attributes::new(), Vec::new());
-        if catalog.len() == 1
-            && let Ok(metadata) = catalog.metadata(0)
-        {
-            (attributes, history) = extra(&metadata);
+        if catalog.len() == 1 {
+            match catalog.metadata(0) {
+                Ok(metadata) => (attributes, history) = extra(&metadata),
+                Err(error) if matches!(error.kind(), ErrorKind::Limit { .. }) => return Err(error),
+                // Reading an array reports the damage.
+                Err(_) => {}
+            }
         }
-        Self { catalog: Arc::new(catalog), entries: OnceLock::new(), attributes, history }
+        Ok(Self { catalog: Arc::new(catalog), entries: OnceLock::new(), attributes, history })
     }
 
     /// Returns the arrays. Counting them parses the frame headers of every message.

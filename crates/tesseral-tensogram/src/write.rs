@@ -554,7 +554,7 @@ impl Writer for TensogramWriter {
     }
 
     fn set_attributes(&mut self, attributes: Attributes) -> Result<()> {
-        let items = attributes.iter().map(|(key, value)| Ok((key.clone(), CborItem::from_value(value)?)));
+        let items = attributes.into_iter().map(|(key, value)| Ok((key, CborItem::from_value(&value)?)));
         self.extra = items.collect::<Result<_>>()?;
         self.begun = true;
         Ok(())

@@ -17,7 +17,7 @@ use tesseral_core::schema::Labels;
 use tesseral_core::{ArraySchema, Attributes, DType, HistoryRow, Value};
 use tesseral_format::convention::value::{from_json, to_json};
 
-const PREFIX: &str = "__tesseral:";
+pub(crate) const PREFIX: &str = "__tesseral:";
 
 /// Content of array metadata.
 #[derive(Debug, Default)]
@@ -187,6 +187,8 @@ fn history_row(value: &serde_json::Value) -> HistoryRow {
 
 #[cfg(test)]
 mod tests {
+    use tesseral_core::{CountedValues, Limits};
+
     use super::*;
 
     #[test]
@@ -208,7 +210,7 @@ mod tests {
             Value::Text(String::new()),
             Value::Bytes(vec![0]),
             Value::List(vec![Value::UInt(7), Value::Float(2.0), Value::Int(1), Value::Text("x".into())]),
-            Value::Map(inner),
+            Value::Map(inner.into()),
             Value::Numbers { dtype: DType::Float16, bytes: vec![1, 2] },
             Value::Numbers { dtype: DType::Int16, bytes: vec![1, 2, 3, 4] },
             Value::Numbers { dtype: DType::Int16, bytes: vec![1, 2] },
@@ -227,7 +229,8 @@ mod tests {
         let pairs = stored.iter().map(|(k, v)| (k.as_str(), Some(v)));
         crate::wire::metadata::write(pairs, &mut bytes).unwrap();
         let mut read = Attributes::new();
-        crate::wire::metadata::apply("test", &bytes, &mut read).unwrap();
+        let mut counted = CountedValues::new(Limits::DEFAULT, bytes.len() as u64);
+        crate::wire::metadata::apply("test", &bytes, &mut read, &mut counted).unwrap();
         let found = meaning(read);
         let nan = |v: &Attributes| format!("{v:?}");
         assert_eq!(nan(&found.attributes), nan(&schema.attributes));

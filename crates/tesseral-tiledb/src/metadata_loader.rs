@@ -91,6 +91,12 @@ impl MetadataLoader {
         self.unfilter(object, &bytes)
     }
 
+    /// As [`object`](Self::object), and the number of stored bytes.
+    pub(crate) fn sized(&self, object: &str) -> Result<(Vec<u8>, u64)> {
+        let bytes = self.whole(object)?;
+        Ok((self.unfilter(object, &bytes)?.0, bytes.len() as u64))
+    }
+
     /// Reads a whole object. Over a network, its length and its bytes are one request.
     fn whole(&self, object: &str) -> Result<Bytes> {
         if self.waits() {

@@ -1,9 +1,9 @@
 //! The opened container: an array, or the arrays of a group.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use tesseral_core::{Attributes, Error, HistoryRow, Result};
+use tesseral_core::{Attributes, CountedValues, Error, HistoryRow, Result};
 use tesseral_format::{ArraySource, ContainerSource, OpenOptions, TimeRange, Version};
 use tesseral_store::{Bytes, Rounds, Store, StoreExt};
 
@@ -41,10 +41,12 @@ pub(crate) fn read_attributes(
     range: TimeRange,
 ) -> Result<Attributes> {
     let mut attributes = Attributes::new();
+    let mut counted = CountedValues::new(reader.limits, 0);
     for (object, time) in files.iter().filter(|(_, t)| range.start <= t.start && t.end <= range.end) {
-        let (bytes, _) = reader.object(object)?;
+        let (bytes, stored) = reader.sized(object)?;
+        counted.stored(stored);
         debug_assert!(time.start <= time.end);
-        metadata::apply(&reader.store.describe(object), &bytes, &mut attributes)?;
+        metadata::apply(&reader.store.describe(object), &bytes, &mut attributes, &mut counted)?;
     }
     Ok(attributes)
 }
@@ -284,10 +286,14 @@ impl ArrayListing {
         name: &str,
     ) -> Result<TileDbArray> {
         let mut enumerations = BTreeMap::new();
+        let (mut counted, mut files) = (CountedValues::new(reader.limits, 0), HashSet::new());
         for (label, file) in &self.current.wire.enumerations {
             let object = join(&join(&self.prefix, "__schema/__enumerations"), file);
-            let (bytes, _) = metadata.object(&object)?;
-            enumerations.insert(label.clone(), enumeration::parse(&reader.store.describe(&object), &bytes)?);
+            let (bytes, stored) = metadata.sized(&object)?;
+            // Any number of enumerations can have one file.
+            counted.stored(if files.insert(file) { stored } else { 0 });
+            let described = reader.store.describe(&object);
+            enumerations.insert(label.clone(), enumeration::parse(&described, &bytes, &mut counted)?);
         }
         let entries = read_attributes(metadata, &self.directory.metadata, self.range)?;
         let meaning = convention::meaning(entries);

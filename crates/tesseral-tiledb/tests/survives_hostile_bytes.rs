@@ -9,7 +9,7 @@ use std::ops::Range;
 use tesseral_codec::Contexts;
 use tesseral_codec::filter::FilterContext;
 use tesseral_conformance::testing::mutations;
-use tesseral_core::{Attributes, ErrorKind, Limits};
+use tesseral_core::{Attributes, CountedValues, ErrorKind, Limits};
 use tesseral_store::{Store, StoreExt};
 use tesseral_tiledb::wire::generic_tile::GenericTile;
 use tesseral_tiledb::wire::{condition, enumeration, footer, group, metadata, rtree, schema, section};
@@ -20,6 +20,11 @@ fn first(store: &dyn Store, folder: &str, ending: &str) -> Vec<u8> {
     let entries = store.list(folder).unwrap();
     let entry = entries.iter().find(|e| !e.is_folder() && e.name.ends_with(ending)).unwrap();
     store.read_all(&format!("{folder}/{}", entry.name), u64::MAX).unwrap().to_vec()
+}
+
+/// Values of a file of 1 MiB.
+fn counted() -> CountedValues {
+    CountedValues::new(Limits::DEFAULT, 1 << 20)
 }
 
 fn unfiltered(bytes: &[u8]) -> Vec<u8> {
@@ -43,9 +48,9 @@ fn generic_tiles_and_schemas() {
         let _ = schema::Schema::parse("noise", bytes);
     });
     let labels = unfiltered(&first(&store, "__schema/__enumerations", ""));
-    assert!(enumeration::parse("whole", &labels).is_ok());
+    assert!(enumeration::parse("whole", &labels, &mut counted()).is_ok());
     mutations(&labels, |bytes| {
-        let _ = enumeration::parse("noise", bytes);
+        let _ = enumeration::parse("noise", bytes, &mut counted());
     });
 }
 
@@ -53,10 +58,10 @@ fn generic_tiles_and_schemas() {
 fn metadata_groups_and_conditions() {
     let plain = unfiltered(&first(&common::memory("enumerated"), "__meta", ""));
     let mut whole = Attributes::new();
-    metadata::apply("whole", &plain, &mut whole).unwrap();
+    metadata::apply("whole", &plain, &mut whole, &mut counted()).unwrap();
     assert_eq!(whole.len(), 5);
     mutations(&plain, |bytes| {
-        let _ = metadata::apply("noise", bytes, &mut Attributes::new());
+        let _ = metadata::apply("noise", bytes, &mut Attributes::new(), &mut counted());
     });
     let plain = unfiltered(&first(&common::memory("group"), "__group", ""));
     mutations(&plain, |bytes| {
@@ -124,4 +129,40 @@ fn footers_and_sections() {
     mutations(&markers, |bytes| {
         let _ = section::markers("noise", bytes);
     });
+}
+
+/// Metadata and labels compress well: a few stored bytes are many values.
+#[test]
+fn values_that_compress_well_are_bounded() {
+    let labels = |count: u64| {
+        let mut out = [&[0; 4][..], &1_u32.to_le_bytes(), b"e", &[0; 4]].concat();
+        // One ASCII character for each label.
+        out.push(11);
+        out.extend_from_slice(&1_u32.to_le_bytes());
+        out.push(0);
+        out.extend_from_slice(&count.to_le_bytes());
+        out.resize(out.len() + count as usize, b'x');
+        enumeration::parse("labels", &out, &mut counted())
+    };
+    assert!(labels(100_000).is_ok());
+    assert!(matches!(labels(16 << 20).unwrap_err().kind(), ErrorKind::Limit { .. }));
+    let entries = |count: u32, key: &str, value: &[u8]| {
+        let mut out = Vec::new();
+        for number in 0..count {
+            let key = format!("{key}{number}");
+            out.extend_from_slice(&(key.len() as u32).to_le_bytes());
+            out.extend_from_slice(key.as_bytes());
+            out.extend_from_slice(&[0, 11]);
+            out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+            out.extend_from_slice(value);
+        }
+        metadata::apply("metadata", &out, &mut Attributes::new(), &mut counted())
+    };
+    let json = [&b"["[..], &b"[0],".repeat(200_000), b"0]"].concat();
+    entries(60_000, "k", b"").unwrap();
+    entries(1, "text", &json).unwrap();
+    for (count, key, value) in [(200_000, "k", &b""[..]), (1, "__tesseral:json:", &json)] {
+        let error = entries(count, key, value).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Limit { .. }), "{error}");
+    }
 }

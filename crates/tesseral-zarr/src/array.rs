@@ -152,8 +152,8 @@ impl ZarrArray {
         check_path(folder, OBJECT, options.limits.depth)?;
         let document = json::parse(document, OBJECT)?;
         let metadata = match document.get("zarr_format").and_then(Json::as_u64) {
-            Some(2) => ArrayMetadata::parse_v2(&document, &Map::new(), OBJECT)?,
-            _ => ArrayMetadata::parse_v3(&document, OBJECT)?,
+            Some(2) => ArrayMetadata::parse_v2(&document, Map::new(), OBJECT)?,
+            _ => ArrayMetadata::parse_v3(document, OBJECT)?,
         };
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(OBJECT));
         Self::new(folder, folder, &metadata, &store, options)

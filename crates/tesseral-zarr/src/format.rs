@@ -27,7 +27,7 @@ fn read_back(name: &str, value: &Value) -> Option<Value> {
     match value {
         // Declared values of floats have a special notation, also for NaN.
         Value::Float(_) if name == FILL_KEY => Some(value.clone()),
-        _ => json::to_json(value).map(|json| json::value_of(&json)),
+        _ => json::to_json(value).map(json::value_of),
     }
 }
 

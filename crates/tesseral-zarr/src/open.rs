@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value as Json, json};
-use tesseral_core::{Attributes, Error, ErrorKind, HistoryRow, Result};
+use tesseral_core::{Attributes, Error, ErrorKind, HistoryRow, MetadataCost, Result};
 use tesseral_format::convention::history;
 use tesseral_format::{ArraySource, ContainerSource, Groups, OpenOptions, file_stem};
 use tesseral_store::{ObjectKind, Store, StoreExt};
 
 use crate::array::ZarrArray;
-use crate::wire::node::{ArrayMetadata, check_extensions, check_version};
+use crate::wire::node::{ArrayMetadata, check_extensions, check_version, taken_attributes};
 use crate::wire::{damaged, json};
 
 pub(crate) const V3: &str = "zarr.json";
@@ -50,6 +50,8 @@ struct Hierarchy<'a> {
     groups: Groups,
     unread: Vec<(String, String)>,
     metadata_bytes: u64,
+    /// What their values take in memory.
+    cost: MetadataCost,
     nodes: usize,
 }
 
@@ -69,6 +71,8 @@ impl Hierarchy<'_> {
                         MOST_NODES as u64,
                     ));
                 }
+                self.cost = self.cost.and(MetadataCost::of_json(&bytes));
+                self.options.limits.check_values(self.cost, self.metadata_bytes)?;
                 json::parse(&bytes, &self.store.describe(object)).map(Some)
             }
             Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => Ok(None),
@@ -91,7 +95,7 @@ impl Hierarchy<'_> {
     }
 
     /// Adds a node of v3.
-    fn add_v3(&mut self, path: &str, map: &Map<String, Json>) -> Result<bool> {
+    fn add_v3(&mut self, path: &str, mut map: Map<String, Json>) -> Result<bool> {
         let object = self.store.describe(&join(path, V3));
         match map.get("node_type").and_then(Json::as_str) {
             Some("array") => {
@@ -99,10 +103,9 @@ impl Hierarchy<'_> {
                 Ok(false)
             }
             Some("group") => {
-                check_version(map, 3, &object)?;
-                check_extensions(map, &object)?;
-                let attributes = map.get("attributes").and_then(Json::as_object);
-                self.groups.insert(path.to_owned(), attributes.map(json::attributes).unwrap_or_default());
+                check_version(&map, 3, &object)?;
+                check_extensions(&map, &object)?;
+                self.groups.insert(path.to_owned(), json::attributes(taken_attributes(&mut map)));
                 Ok(true)
             }
             _ => Err(damaged(&object, "no valid member \"node_type\"")),
@@ -113,7 +116,7 @@ impl Hierarchy<'_> {
         &mut self,
         path: &str,
         array: &Map<String, Json>,
-        attributes: &Map<String, Json>,
+        attributes: Map<String, Json>,
     ) -> Result<()> {
         let object = self.store.describe(&join(path, V2_ARRAY));
         self.add(path, ArrayMetadata::parse_v2(array, attributes, &object))
@@ -123,7 +126,7 @@ impl Hierarchy<'_> {
         &mut self,
         path: &str,
         group: &Map<String, Json>,
-        attributes: &Map<String, Json>,
+        attributes: Map<String, Json>,
     ) -> Result<()> {
         check_version(group, 2, &self.store.describe(&join(path, V2_GROUP)))?;
         self.groups.insert(path.to_owned(), json::attributes(attributes));
@@ -134,7 +137,7 @@ impl Hierarchy<'_> {
     fn visit(&mut self, path: &str, version: u8, depth: usize) -> Result<()> {
         let group = match version {
             3 => match self.document(&join(path, V3))? {
-                Some(map) => self.add_v3(path, &map)?,
+                Some(map) => self.add_v3(path, map)?,
                 None => return Ok(()),
             },
             _ => {
@@ -144,11 +147,10 @@ impl Hierarchy<'_> {
                     return Ok(());
                 }
                 let attributes = self.document(&join(path, V2_ATTRIBUTES))?.unwrap_or_default();
-                if let Some(array) = &array {
-                    self.add_v2_array(path, array, &attributes)?;
-                }
-                if let Some(group) = &group {
-                    self.add_v2_group(path, group, &attributes)?;
+                match (&array, &group) {
+                    (Some(array), _) => self.add_v2_array(path, array, attributes)?,
+                    (None, Some(group)) => self.add_v2_group(path, group, attributes)?,
+                    (None, None) => {}
                 }
                 group.is_some()
             }
@@ -171,34 +173,39 @@ impl Hierarchy<'_> {
     }
 
     /// Adds the nodes of consolidated metadata of v3.
-    fn consolidated_v3(&mut self, nodes: &Map<String, Json>) -> Result<()> {
+    fn consolidated_v3(&mut self, nodes: Map<String, Json>) -> Result<()> {
+        let object = self.store.describe(V3);
         for (path, node) in nodes {
-            check_member(path, &self.store.describe(V3), self.options)?;
-            let object = self.store.describe(V3);
-            let map = node.as_object().ok_or_else(|| damaged(&object, format!("invalid node {path:?}")))?;
-            self.add_v3(path, map)?;
+            check_member(&path, &object, self.options)?;
+            let Json::Object(map) = node else {
+                return Err(damaged(&object, format!("invalid node {path:?}")));
+            };
+            self.add_v3(&path, map)?;
         }
         Ok(())
     }
 
     /// Adds the nodes of `.zmetadata`.
-    fn consolidated_v2(&mut self, documents: &Map<String, Json>) -> Result<()> {
-        let empty = Map::new();
-        for (key, document) in documents {
-            let (path, name) = key.rsplit_once('/').unwrap_or(("", key));
+    fn consolidated_v2(&mut self, mut documents: Map<String, Json>) -> Result<()> {
+        let object = self.store.describe(V2_CONSOLIDATED);
+        for key in documents.keys().cloned().collect::<Vec<_>>() {
+            let (path, name) = key.rsplit_once('/').unwrap_or(("", &key));
             if !path.is_empty() {
-                check_member(path, &self.store.describe(V2_CONSOLIDATED), self.options)?;
+                check_member(path, &object, self.options)?;
             }
-            let attributes =
-                documents.get(&join(path, V2_ATTRIBUTES)).and_then(Json::as_object).unwrap_or(&empty);
-            match (name, document.as_object()) {
-                (V2_ARRAY, Some(map)) => self.add_v2_array(path, map, attributes)?,
-                (V2_GROUP, Some(map)) => self.add_v2_group(path, map, attributes)?,
-                (V2_ARRAY | V2_GROUP, None) => {
-                    let object = self.store.describe(V2_CONSOLIDATED);
-                    return Err(damaged(&object, format!("{key:?} is not a document")));
-                }
-                _ => {}
+            if ![V2_ARRAY, V2_GROUP].contains(&name) {
+                continue;
+            }
+            let mut taken = |key: &str| match documents.get_mut(key).map(Json::take) {
+                Some(Json::Object(map)) => Some(map),
+                _ => None,
+            };
+            let document =
+                taken(&key).ok_or_else(|| damaged(&object, format!("{key:?} is not a document")))?;
+            let attributes = taken(&join(path, V2_ATTRIBUTES)).unwrap_or_default();
+            match name {
+                V2_ARRAY => self.add_v2_array(path, &document, attributes)?,
+                _ => self.add_v2_group(path, &document, attributes)?,
             }
         }
         Ok(())
@@ -236,6 +243,7 @@ impl ZarrContainer {
             groups: Groups::new(),
             unread: Vec::new(),
             metadata_bytes: 0,
+            cost: MetadataCost::default(),
             nodes: 0,
         };
         let (version, consolidated) = read_root(&mut found)?;
@@ -257,20 +265,22 @@ impl ZarrContainer {
 /// Reads the root and the nodes below it; returns the version, and whether the metadata are consolidated.
 fn read_root(found: &mut Hierarchy<'_>) -> Result<(u8, bool)> {
     let depth = found.options.limits.depth;
-    if let Some(root) = found.document(V3)? {
-        if !found.add_v3("", &root)? {
+    if let Some(mut root) = found.document(V3)? {
+        let consolidated = root.get_mut("consolidated_metadata").and_then(|c| c.get_mut("metadata"));
+        let consolidated = consolidated.map(Json::take);
+        if !found.add_v3("", root)? {
             return Ok((3, false));
         }
-        let consolidated = root.get("consolidated_metadata").and_then(|c| c.get("metadata"));
-        return match consolidated.and_then(Json::as_object) {
-            Some(nodes) => found.consolidated_v3(nodes).map(|()| (3, true)),
-            None => found.visit_members("", 3, depth).map(|()| (3, false)),
+        return match consolidated {
+            Some(Json::Object(nodes)) => found.consolidated_v3(nodes).map(|()| (3, true)),
+            _ => found.visit_members("", 3, depth).map(|()| (3, false)),
         };
     }
-    if let Some(consolidated) = found.document(V2_CONSOLIDATED)? {
+    if let Some(mut consolidated) = found.document(V2_CONSOLIDATED)? {
         let object = found.store.describe(V2_CONSOLIDATED);
-        let documents = consolidated.get("metadata").and_then(Json::as_object);
-        let documents = documents.ok_or_else(|| damaged(&object, "no member \"metadata\""))?;
+        let Some(Json::Object(documents)) = consolidated.get_mut("metadata").map(Json::take) else {
+            return Err(damaged(&object, "no member \"metadata\""));
+        };
         return found.consolidated_v2(documents).map(|()| (2, true));
     }
     found.visit("", 2, depth)?;

@@ -143,6 +143,8 @@ enum Item<'a> {
     Text(&'a str),
     List(Vec<Item<'a>>),
     Map(Vec<(&'a str, Item<'a>)>),
+    /// Encoded bytes.
+    Encoded(Vec<u8>),
 }
 
 impl Item<'_> {
@@ -163,6 +165,7 @@ impl Item<'_> {
                 Self::head(4, items.len() as u64, out);
                 items.iter().for_each(|item| item.write(out));
             }
+            Self::Encoded(bytes) => out.extend(bytes),
             Self::Map(pairs) => {
                 Self::head(5, pairs.len() as u64, out);
                 for (name, item) in pairs {
@@ -197,6 +200,18 @@ fn frame(kind: u16, flags: u16, payload: &[u8], item: &Item<'_>, object: bool) -
 
 /// A message of one object.
 fn tgm(dtype: &str, cells: u64, codec: Vec<(&str, Item<'_>)>, payload: &[u8]) -> Vec<u8> {
+    let base = Item::Map(vec![("base", Item::List(vec![Item::Map(Vec::new())]))]);
+    message(&base, dtype, cells, codec, payload)
+}
+
+/// A message of one object with metadata.
+fn message(
+    metadata: &Item<'_>,
+    dtype: &str,
+    cells: u64,
+    codec: Vec<(&str, Item<'_>)>,
+    payload: &[u8],
+) -> Vec<u8> {
     let mut pairs = vec![
         ("type", Item::Text("ntensor")),
         ("ndim", Item::Number(1)),
@@ -211,8 +226,7 @@ fn tgm(dtype: &str, cells: u64, codec: Vec<(&str, Item<'_>)>, payload: &[u8]) ->
         }
     }
     pairs.extend(codec);
-    let metadata =
-        frame(1, 0, &[], &Item::Map(vec![("base", Item::List(vec![Item::Map(Vec::new())]))]), false);
+    let metadata = frame(1, 0, &[], metadata, false);
     let object = frame(9, 1, payload, &Item::Map(pairs), true);
     let total = 48 + metadata.len() + object.len();
     let mut out = b"TENSOGRM".to_vec();
@@ -655,4 +669,63 @@ fn rows_of_arrays_beyond_the_free_limit_are_read() {
     let query = array.cells().unwrap().only(&[tesseral::Column::Dim(0), tesseral::Column::Field(0)]);
     let rows: usize = query.batches().unwrap().map(|batch| batch.unwrap().rows).sum();
     assert_eq!(rows, 4096);
+}
+
+/// Files of at most 1 MiB whose metadata are lists of short values, with the number of values.
+fn valued(folder: &Path, values: usize) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    for (name, unit) in [("numbers", "0"), ("lists", "[0]"), ("maps", "{\"\":0}"), ("texts", "\"\"")] {
+        let count = values.min((MIB - 1000) / (unit.len() + 1));
+        let path = zarr(folder, &format!("{name}.zarr"), 2, 2, None);
+        let metadata = fs::read_to_string(path.join("zarr.json")).unwrap();
+        let list = vec![unit; count].join(",");
+        let attributes = format!("\"attributes\":{{\"a\":[{list}]}}");
+        fs::write(path.join("zarr.json"), metadata.replace("\"attributes\":{}", &attributes)).unwrap();
+        paths.push(path);
+    }
+    for (name, unit) in
+        [("numbers", &b"\0"[..]), ("lists", b"\x81\0"), ("maps", b"\xa1\x60\0"), ("texts", b"\x60")]
+    {
+        let count = values.min((MIB - 1000) / unit.len());
+        let mut list = vec![0x9a];
+        list.extend((count as u32).to_be_bytes());
+        list.extend(unit.repeat(count));
+        let own = |list| Item::Map(vec![("a", Item::Encoded(list))]);
+        let base = |own| ("base", Item::List(vec![own]));
+        let metadata = [
+            ("object", Item::Map(vec![base(own(list.clone()))])),
+            ("message", Item::Map(vec![base(Item::Map(Vec::new())), ("_extra_", own(list))])),
+        ];
+        for (place, metadata) in metadata {
+            let path = folder.join(format!("{name}-{place}.tgm"));
+            fs::write(&path, message(&metadata, "uint8", 1, Vec::new(), &[7])).unwrap();
+            paths.push(path);
+        }
+    }
+    paths
+}
+
+#[test]
+fn values_of_metadata_use_little_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    for (values, is_read) in [(usize::MAX, false), (20_000, true)] {
+        for path in valued(folder.path(), values) {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let target = |ending: &str| folder.path().join(format!("out.{ending}"));
+            type Operation<'a> = (&'a str, Box<dyn FnOnce() -> Result<()> + 'a>);
+            let operations: Vec<Operation<'_>> = vec![
+                ("read", Box::new(|| read(&path))),
+                ("convert to .tet", Box::new(|| convert(&path, &target("tet")))),
+                ("convert to .tgm", Box::new(|| convert(&path, &target("tgm")))),
+                ("convert to TileDB", Box::new(|| convert(&path, &target("tdb")))),
+            ];
+            for (operation, run) in operations {
+                match bounded(&format!("{name}: {operation} of {values}"), run) {
+                    Ok(()) => assert!(is_read, "{name}: {operation}"),
+                    Err(error) if is_read => panic!("{name}: {operation}: {error}"),
+                    Err(error) => assert!(matches!(error.kind(), ErrorKind::Limit { .. }), "{name}: {error}"),
+                }
+            }
+        }
+    }
 }

@@ -62,7 +62,7 @@ fn attributes() -> Attributes {
         ),
         ("one", Value::Numbers { dtype: DType::Int32, bytes: 5_i32.to_le_bytes().to_vec() }),
         ("words", Value::List(vec![Value::from("b"), Value::from("a")])),
-        ("map", Value::Map(inner)),
+        ("map", Value::Map(inner.into())),
         ("name", Value::from("not the name of the variable")),
         ("_tesseral", Value::from("an attribute of this name")),
         ("history", Value::from("2020: created")),

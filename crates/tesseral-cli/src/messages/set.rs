@@ -65,7 +65,9 @@ fn from_json(json: &serde_json::Value) -> Value {
         },
         Json::String(text) => Value::from(text.as_str()),
         Json::Array(items) => Value::List(items.iter().map(from_json).collect()),
-        Json::Object(map) => Value::Map(map.iter().map(|(k, v)| (k.clone(), from_json(v))).collect()),
+        Json::Object(map) => {
+            Value::Map(Box::new(map.iter().map(|(k, v)| (k.clone(), from_json(v))).collect()))
+        }
     }
 }
 

@@ -342,8 +342,8 @@ impl ConvertPlan {
         if !self.attributes.is_empty() {
             session.set_attributes(self.attributes.clone())?;
         }
-        for (path, attributes) in &self.groups {
-            session.set_group(path, attributes.clone())?;
+        if !self.groups.is_empty() {
+            session.set_groups(self.groups.clone())?;
         }
         for row in history {
             session.add_history(row.clone())?;

@@ -11,7 +11,7 @@ use super::{Holds, KEY};
 
 /// Names of attributes in order; with a value if the format stores none or another one.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct AttributeList(Vec<(String, Option<Value>)>);
+pub(super) struct AttributeList(Vec<(String, Option<Box<Value>>)>);
 
 /// Whether a value has keys, whose order counts.
 fn has_keys(value: &Value) -> bool {
@@ -29,17 +29,21 @@ pub(super) fn encode(
     holds: &Holds,
 ) -> (Attributes, Option<AttributeList>) {
     let mut native = Attributes::new();
-    let mut list = Vec::with_capacity(attributes.len());
+    let mut kept = Vec::with_capacity(attributes.len());
     let mut exact = holds.ordered || attributes.keys().is_sorted();
     for (name, value) in attributes {
         let room = native.len() < holds.attributes && name != KEY;
         let held = room.then(|| project(name, value)).flatten();
         let restored = held.as_ref() == Some(value) && (holds.ordered || !has_keys(value));
         exact &= restored;
-        list.push((name.clone(), (!restored).then(|| value.clone())));
+        kept.push(restored);
         native.extend(held.map(|held| (name.clone(), held)));
     }
-    (native, (!exact).then_some(AttributeList(list)))
+    let listed = |((name, value), kept): ((&String, &Value), bool)| {
+        (name.clone(), (!kept).then(|| Box::new(value.clone())))
+    };
+    let list = (!exact).then(|| AttributeList(attributes.iter().zip(kept).map(listed).collect()));
+    (native, list)
 }
 
 /// Restores the encoded attributes. Attributes that another program changed or added since are returned unchanged.
@@ -61,11 +65,11 @@ pub(super) fn decode(
         let held = found.map(|(_, held)| held);
         let restored = match (value, held) {
             (None, held) => held.cloned(),
-            (Some(value), None) => Some(value.clone()),
+            (Some(value), None) => Some(Value::clone(value)),
             // Where the format holds no such attribute, what it has under the name is something else.
             (Some(value), Some(held)) => match project(name, value) {
                 Some(projected) if projected != *held => Some(held.clone()),
-                _ => Some(value.clone()),
+                _ => Some(Value::clone(value)),
             },
         };
         out.extend(restored.map(|value| (name.clone(), value)));
@@ -79,7 +83,7 @@ pub(super) fn decode(
 impl AttributeList {
     /// Lists all attributes with their values.
     pub(super) fn full(attributes: &Attributes) -> Self {
-        Self(attributes.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect())
+        Self(attributes.iter().map(|(name, value)| (name.clone(), Some(Box::new(value.clone())))).collect())
     }
 
     /// The names of these, whose values the format holds.
@@ -92,18 +96,25 @@ impl AttributeList {
         self.0.iter().any(|(listed, _)| listed == name)
     }
 
-    pub(super) fn to_json(&self) -> Json {
-        let item = |(name, value): &(String, Option<Value>)| match value {
-            None => json!([name]),
-            Some(value) => json!([name, to_json(value)]),
-        };
-        Json::Array(self.0.iter().map(item).collect())
+    /// Appends the list as JSON.
+    pub(super) fn write_json(&self, out: &mut String) {
+        out.push('[');
+        for (number, (name, value)) in self.0.iter().enumerate() {
+            out.push_str(if number == 0 { "[" } else { ",[" });
+            out.push_str(&json!(name).to_string());
+            if let Some(value) = value {
+                out.push(',');
+                out.push_str(&to_json(value).to_string());
+            }
+            out.push(']');
+        }
+        out.push(']');
     }
 
     pub(super) fn from_json(json: &Json) -> Option<Self> {
         let item = |item: &Json| match item.as_array()?.as_slice() {
             [Json::String(name)] => Some((name.clone(), None)),
-            [Json::String(name), value] => Some((name.clone(), Some(from_json(value)))),
+            [Json::String(name), value] => Some((name.clone(), Some(Box::new(from_json(value))))),
             _ => None,
         };
         json.as_array()?.iter().map(item).collect::<Option<_>>().map(Self)

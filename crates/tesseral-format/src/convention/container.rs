@@ -26,41 +26,59 @@ pub struct ModelContainer {
 
 impl ModelContainer {
     /// Wraps a container of a format with the given capabilities.
-    pub fn new(inner: Arc<dyn ContainerSource>, holds: Holds, limits: Limits) -> Self {
-        let (attributes, groups) = restore(inner.attributes(), inner.groups(), &holds);
-        Self { inner, holds, limits, attributes, groups }
+    ///
+    /// # Errors
+    /// `Limit` if the values of a marker would take too much memory.
+    pub fn new(inner: Arc<dyn ContainerSource>, holds: Holds, limits: Limits) -> Result<Self> {
+        let (attributes, groups) = restore(inner.attributes(), inner.groups(), &holds, &limits)?;
+        Ok(Self { inner, holds, limits, attributes, groups })
     }
 
     /// Decodes one array of the format.
-    pub fn decode(source: Arc<dyn ArraySource>, holds: &Holds, limits: Limits) -> Arc<dyn ArraySource> {
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn decode(
+        source: Arc<dyn ArraySource>,
+        holds: &Holds,
+        limits: Limits,
+    ) -> Result<Arc<dyn ArraySource>> {
         let mut derived = source.derived_attributes().to_vec();
-        match encoding::decode(source.schema(), source.given_name(), holds, &mut derived) {
+        let schema = source.schema();
+        let marker = Marker::from_attributes(&schema.attributes, &limits)?;
+        Ok(match encoding::decode(schema, marker, source.given_name(), holds, &mut derived) {
             None => source,
             Some((schema, encoding)) => {
                 Arc::new(ModelArray { inner: source, schema, encoding, limits, derived })
             }
-        }
+        })
     }
 }
 
 /// Attributes of a container and of its groups, where they differ from the stored ones.
-fn restore(stored: &Attributes, own: &Groups, holds: &Holds) -> (Option<Attributes>, Option<Groups>) {
+fn restore(
+    stored: &Attributes,
+    own: &Groups,
+    holds: &Holds,
+    limits: &Limits,
+) -> Result<(Option<Attributes>, Option<Groups>)> {
     let restored =
         |own: &Attributes, list: &AttributeList| attributes::decode(own, list, holds.container_attribute);
     let mut groups = None;
     for (path, attributes) in own {
-        if let Some(list) = Marker::from_attributes(attributes).and_then(|marker| marker.attributes) {
+        if let Some(list) = Marker::from_attributes(attributes, limits)?.and_then(|marker| marker.attributes)
+        {
             groups.get_or_insert_with(|| own.clone()).insert(path.clone(), restored(attributes, &list));
         }
     }
-    let attributes = Marker::from_attributes(stored).map(|marker| {
+    let attributes = Marker::from_attributes(stored, limits)?.map(|marker| {
         for (path, list) in &marker.groups {
             let attributes = restored(&Attributes::new(), list);
             groups.get_or_insert_with(|| own.clone()).insert(path.clone(), attributes);
         }
         restored(stored, &marker.attributes.unwrap_or_default())
     });
-    (attributes, groups)
+    Ok((attributes, groups))
 }
 
 impl ContainerSource for ModelContainer {
@@ -81,7 +99,7 @@ impl ContainerSource for ModelContainer {
     }
 
     fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
-        Ok(Self::decode(self.inner.array(index)?, &self.holds, self.limits))
+        Self::decode(self.inner.array(index)?, &self.holds, self.limits)
     }
 
     fn find(&self, name: &str) -> Result<usize> {
@@ -110,7 +128,7 @@ impl ContainerSource for ModelContainer {
 
     fn part(&self, number: usize) -> Result<ContainerPart> {
         let mut part = self.inner.part(number)?;
-        let (attributes, groups) = restore(&part.attributes, &part.groups, &self.holds);
+        let (attributes, groups) = restore(&part.attributes, &part.groups, &self.holds, &self.limits)?;
         part.attributes = attributes.unwrap_or(part.attributes);
         part.groups = groups.unwrap_or(part.groups);
         Ok(part)

@@ -244,6 +244,7 @@ fn cells(
 /// Decodes a stored array; `None` if it has no marker.
 pub(super) fn decode(
     native: &ArraySchema,
+    marker: Option<Marker>,
     given: Option<&str>,
     holds: &Holds,
     derived: &mut Vec<&'static str>,
@@ -252,7 +253,6 @@ pub(super) fn decode(
     if !holds.field_named_as_dimension {
         original_names(&mut schema);
     }
-    let marker = Marker::from_attributes(&native.attributes);
     let mut encoding = ConventionEncoding::default();
     if let Some(marker) = &marker {
         if let Some(list) = &marker.attributes {

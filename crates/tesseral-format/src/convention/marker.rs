@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value as Json, json};
 use tesseral_core::schema::VariableRole;
-use tesseral_core::{Attributes, CellLen, DType};
+use tesseral_core::{Attributes, CellLen, DType, Limits, Result, Value};
 
 use super::attributes::AttributeList;
 use super::text::TextLayout;
+use super::value;
 
 /// Name of the attribute with the marker.
 pub const KEY: &str = "_tesseral";
@@ -59,19 +60,31 @@ impl Marker {
         if let Some(dims) = &self.dims {
             put("dims", dims.iter().map(|(name, extent)| json!([name, extent])).collect());
         }
+        let mut text = Json::Object(out).to_string();
+        // Lists can be long: they are written item by item instead of as one document in memory.
         if let Some(attributes) = &self.attributes {
-            put("attributes", attributes.to_json());
+            text.truncate(text.len() - 1);
+            text.push_str(",\"attributes\":");
+            attributes.write_json(&mut text);
+            text.push('}');
         }
         if !self.groups.is_empty() {
-            put("groups", self.groups.iter().map(|(path, list)| json!([path, list.to_json()])).collect());
+            text.truncate(text.len() - 1);
+            text.push_str(",\"groups\":[");
+            for (number, (path, list)) in self.groups.iter().enumerate() {
+                text.push_str(if number == 0 { "[" } else { ",[" });
+                text.push_str(&json!(path).to_string());
+                text.push(',');
+                list.write_json(&mut text);
+                text.push(']');
+            }
+            text.push_str("]}");
         }
-        Json::Object(out).to_string()
+        text
     }
 
-    /// Parses a marker; `None` for other text, or a later version.
-    pub(super) fn from_text(text: &str) -> Option<Self> {
-        // The parser limits the nesting depth.
-        let document: Json = serde_json::from_str(text).ok()?;
+    /// Interprets a marker; `None` for other documents, or a later version.
+    fn from_json(document: &Json) -> Option<Self> {
         let map = document.as_object()?;
         if map.get("version").and_then(Json::as_u64).is_none_or(|version| !(1..=VERSION).contains(&version)) {
             return None;
@@ -111,10 +124,11 @@ impl Marker {
     }
 
     /// Finds the marker among attributes.
-    pub(super) fn from_attributes(attributes: &Attributes) -> Option<Self> {
-        match attributes.get(KEY) {
-            Some(tesseral_core::Value::Text(text)) => Self::from_text(text),
-            _ => None,
-        }
+    ///
+    /// # Errors
+    /// `Limit` if its values would take too much memory.
+    pub(super) fn from_attributes(attributes: &Attributes, limits: &Limits) -> Result<Option<Self>> {
+        let Some(Value::Text(text)) = attributes.get(KEY) else { return Ok(None) };
+        Ok(value::parse(text.as_bytes(), limits)?.and_then(|document| Self::from_json(&document)))
     }
 }

@@ -45,7 +45,7 @@ pub fn open(
 ) -> Result<Arc<dyn ContainerSource>> {
     options.check(format)?;
     let native = format.open(store, options)?;
-    Ok(Arc::new(ModelContainer::new(native, format.holds(), options.limits)))
+    Ok(Arc::new(ModelContainer::new(native, format.holds(), options.limits)?))
 }
 
 /// Creates a container of the data model.

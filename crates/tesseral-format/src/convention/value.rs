@@ -12,7 +12,7 @@
 //! | map | object; `{"$map": [[KEY, VALUE], …]}` where a key begins with `$` |
 
 use serde_json::{Value as Json, json};
-use tesseral_core::{DType, Scalar, Value};
+use tesseral_core::{DType, Limits, MetadataCost, Result, Scalar, Value};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
@@ -22,6 +22,16 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     digits.len().is_multiple_of(2).then(|| digits.chunks(2).map(pair).collect())?
+}
+
+/// Parses JSON that a file contains; `None` for other text.
+///
+/// # Errors
+/// `Limit` if its values would take too much memory.
+pub fn parse(text: &[u8], limits: &Limits) -> Result<Option<Json>> {
+    limits.check_values(MetadataCost::of_json(text), text.len() as u64)?;
+    // The parser limits the nesting depth.
+    Ok(serde_json::from_slice(text).ok())
 }
 
 /// Converts a value to JSON.
@@ -66,8 +76,9 @@ pub fn from_json(value: &Json) -> Value {
         },
         Json::String(v) => Value::Text(v.clone()),
         Json::Array(values) => Value::List(values.iter().map(from_json).collect()),
-        Json::Object(map) => special(map)
-            .unwrap_or_else(|| Value::Map(map.iter().map(|(k, v)| (k.clone(), from_json(v))).collect())),
+        Json::Object(map) => special(map).unwrap_or_else(|| {
+            Value::Map(Box::new(map.iter().map(|(k, v)| (k.clone(), from_json(v))).collect()))
+        }),
     }
 }
 
@@ -87,7 +98,7 @@ fn special(map: &serde_json::Map<String, Json>) -> Option<Value> {
         }
         "$map" => {
             let pair = |v: &Json| Some((v.get(0)?.as_str()?.to_owned(), from_json(v.get(1)?)));
-            Value::Map(value.as_array()?.iter().map(pair).collect::<Option<_>>()?)
+            Value::Map(Box::new(value.as_array()?.iter().map(pair).collect::<Option<_>>()?))
         }
         _ => return None,
     })

@@ -338,6 +338,12 @@ impl Writer for ModelWriter {
         self.put_attributes()
     }
 
+    /// Every change of a group encodes all of them again.
+    fn set_groups(&mut self, groups: Groups) -> Result<()> {
+        self.groups.extend(groups);
+        self.put_attributes()
+    }
+
     fn add_history(&mut self, row: HistoryRow) -> Result<()> {
         self.inner.add_history(row)
     }

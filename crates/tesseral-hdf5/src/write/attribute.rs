@@ -160,7 +160,7 @@ mod tests {
             Value::Null,
             list(&[]),
             list(&[Value::Int(1), text("a")]),
-            Value::Map(Attributes::new()),
+            Value::Map(Box::default()),
             Value::Numbers { dtype: DType::Float16, bytes: vec![0, 0] },
             Value::Numbers { dtype: DType::UInt8, bytes: vec![0; 70_000] },
         ];

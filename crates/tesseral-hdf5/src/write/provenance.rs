@@ -2,7 +2,7 @@
 //!
 //! The text is `version=2,tesseral=VERSION,history=JSON`. In values, a backslash precedes commas, equals signs and backslashes.
 
-use tesseral_core::{HistoryRow, Result};
+use tesseral_core::{HistoryRow, Limits, Result};
 use tesseral_format::convention::{history as rows, value};
 
 use super::attribute;
@@ -42,7 +42,8 @@ pub(crate) fn history(text: &str) -> Vec<HistoryRow> {
         escaped = false;
     }
     let json = pairs.iter().find_map(|pair| pair.strip_prefix("history="));
-    let json = json.and_then(|json| serde_json::from_str(json).ok());
+    // History that does not fit the limit is left out, as other text is.
+    let json = json.and_then(|json| value::parse(json.as_bytes(), &Limits::DEFAULT).ok().flatten());
     rows::from_value(json.map(|json| value::from_json(&json)))
 }
 

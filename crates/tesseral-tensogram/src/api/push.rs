@@ -331,7 +331,7 @@ impl PushDecoder {
         let metadata = |what: &'static str| -> Result<Metadata> {
             check_hash(&frame, flags, None, body, &self.options)?;
             let place = ErrorLocation { what, object: "the stream", offset: self.base + self.done as u64 };
-            let (item, _) = cbor::parse(body, self.options.limits.depth, place)?;
+            let (item, _) = cbor::parse_within(body, &self.options.limits, place)?;
             Ok(Metadata::from_item(item, place)?)
         };
         match frame.kind {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use half::f16;
-use tesseral_core::{Attributes, Cursor, DType, Error, Result, Value};
+use tesseral_core::{Attributes, Cursor, DType, Error, Limits, MetadataCost, Result, Value};
 
 /// A CBOR item.
 #[derive(Clone, Debug, PartialEq)]
@@ -169,6 +169,42 @@ fn few(len: Option<u64>) -> usize {
 /// Number of entries of a typical descriptor.
 const FEW: usize = 16;
 
+impl CborCursor<'_> {
+    /// Passes an item and adds what it would take in memory.
+    fn skip(&mut self, cost: &mut MetadataCost) -> Read<()> {
+        let (major, _, argument) = self.head()?;
+        if (4..=6).contains(&major) {
+            self.depth = self.depth.checked_sub(1).ok_or("nested too deeply")?;
+        }
+        match major {
+            2 | 3 => {
+                *cost = cost.values(1);
+                match argument {
+                    Some(len) => drop(self.take(len)?),
+                    None => self.entries(None, |reader| reader.skip(cost))?,
+                }
+            }
+            4 => {
+                *cost = cost.lists(1);
+                self.entries(argument, |reader| reader.skip(cost))?;
+            }
+            5 => {
+                *cost = cost.maps(1);
+                self.entries(argument, |reader| {
+                    reader.skip(cost)?;
+                    reader.skip(cost)
+                })?;
+            }
+            6 => self.skip(cost)?,
+            _ => *cost = cost.values(1),
+        }
+        if (4..=6).contains(&major) {
+            self.depth += 1;
+        }
+        Ok(())
+    }
+}
+
 fn simple(low: u8, argument: u64) -> Read<CborItem> {
     Ok(match (low, argument) {
         (20 | 21, _) => CborItem::Bool(low == 21),
@@ -204,6 +240,19 @@ pub fn parse(bytes: &[u8], depth: usize, place: ErrorLocation<'_>) -> Result<(Cb
             Err(Error::corrupt(place.what, place.object, offset, format!("CBOR: {detail}")))
         }
     }
+}
+
+/// As [`parse`], unless the values would take more memory than the limits for these bytes.
+///
+/// # Errors
+/// As [`parse`]; `Limit`.
+pub fn parse_within(bytes: &[u8], limits: &Limits, place: ErrorLocation<'_>) -> Result<(CborItem, usize)> {
+    let mut reader = CborCursor { cursor: Cursor::new(place.object, bytes), depth: limits.depth };
+    let mut cost = MetadataCost::default();
+    // Parsing reports the damage where this ends early.
+    let _ = reader.skip(&mut cost);
+    limits.check_values(cost, bytes.len() as u64)?;
+    parse(bytes, limits.depth, place)
 }
 
 /// Checks that bytes are exactly one CBOR item in canonical form.
@@ -337,6 +386,19 @@ impl CborItem {
             .collect()
     }
 
+    /// What the item and its copies take in memory.
+    pub fn cost(&self) -> MetadataCost {
+        let cost = MetadataCost::default();
+        match self {
+            Self::Array(items) => items.iter().fold(cost.lists(1), |sum, item| sum.and(item.cost())),
+            Self::Map(pairs) => {
+                pairs.iter().fold(cost.maps(1), |sum, (key, value)| sum.and(key.cost()).and(value.cost()))
+            }
+            Self::Tag(_, item) => item.cost(),
+            _ => cost.values(1),
+        }
+    }
+
     /// Returns the integer if it is ≥ 0.
     pub fn as_u64(&self) -> Option<u64> {
         if let Self::UInt(n) = self { Some(*n) } else { None }
@@ -371,15 +433,13 @@ impl CborItem {
             Self::Bytes(bytes) => Value::Bytes(bytes.clone()),
             Self::Text(text) => Value::Text(text.clone()),
             Self::Array(items) => Value::List(items.iter().map(Self::to_value).collect()),
-            Self::Map(pairs) => Value::Map(
-                pairs
-                    .iter()
-                    .map(|(key, value)| {
-                        let key = key.as_text().map_or_else(|| key.to_value().to_string(), str::to_owned);
-                        (key, value.to_value())
-                    })
-                    .collect(),
-            ),
+            Self::Map(pairs) => {
+                let pair = |(key, value): &(Self, Self)| {
+                    let key = key.as_text().map_or_else(|| key.to_value().to_string(), str::to_owned);
+                    (key, value.to_value())
+                };
+                Value::Map(Box::new(pairs.iter().map(pair).collect()))
+            }
             Self::Tag(_, item) => item.to_value(),
             Self::Bool(value) => Value::Bool(*value),
             Self::Null | Self::Undefined => Value::Null,

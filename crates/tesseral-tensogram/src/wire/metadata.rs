@@ -1,6 +1,6 @@
 //! Metadata of a message and its objects.
 
-use tesseral_core::Result;
+use tesseral_core::{MetadataCost, Result};
 
 use super::cbor::{CborItem, ErrorLocation, Map};
 use super::cbor_ref::CborRef;
@@ -55,6 +55,14 @@ impl Metadata {
             metadata.extra.insert(key, item);
         }
         Ok(metadata)
+    }
+
+    /// What the values and their copies take in memory.
+    pub fn cost(&self) -> MetadataCost {
+        let maps = self.base.iter().chain([&self.extra, &self.reserved]);
+        maps.fold(MetadataCost::default(), |sum, map| {
+            map.values().fold(sum.maps(1).values(map.len() as u64), |sum, item| sum.and(item.cost()))
+        })
     }
 
     /// Returns the keys and values to encode; empty parts are omitted.

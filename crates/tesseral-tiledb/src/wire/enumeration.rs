@@ -1,7 +1,7 @@
 //! Enumeration files: the labels of an attribute's codes.
 
 use tesseral_core::schema::{Enumeration, Labels};
-use tesseral_core::{Cursor, DType, Error, Result};
+use tesseral_core::{CountedValues, Cursor, DType, Error, MetadataCost, Result};
 
 use super::datatype::{Datatype, VAR};
 use super::primitive::{put_bytes64, put_text32, put_u64};
@@ -9,8 +9,8 @@ use super::primitive::{put_bytes64, put_text32, put_u64};
 /// Parses an enumeration from its unfiltered bytes.
 ///
 /// # Errors
-/// `Corrupt`, `Unsupported`.
-pub fn parse(object: &str, bytes: &[u8]) -> Result<Enumeration> {
+/// `Corrupt`, `Unsupported`; `Limit` if the labels would take too much memory.
+pub fn parse(object: &str, bytes: &[u8], counted: &mut CountedValues) -> Result<Enumeration> {
     let cursor = &mut Cursor::new(object, bytes);
     let version = cursor.u32("an enumeration's version")?;
     if version != 0 {
@@ -25,6 +25,7 @@ pub fn parse(object: &str, bytes: &[u8]) -> Result<Enumeration> {
     let data = cursor.take64(len, "an enumeration's labels")?;
     let labels = if values == VAR {
         let len = cursor.u64("an enumeration's offsets")?;
+        counted.add(MetadataCost::default().values(len / 8))?;
         let offsets = cursor.u64s(len / 8, "an enumeration's offsets")?;
         let ends = offsets.iter().skip(1).copied().chain([data.len() as u64]);
         let text = |(start, end): (&u64, u64)| {
@@ -42,6 +43,7 @@ pub fn parse(object: &str, bytes: &[u8]) -> Result<Enumeration> {
         }
         match datatype.dtype() {
             DType::Char | DType::Ascii | DType::Utf8 => {
+                counted.add(MetadataCost::default().values((data.len() / cell) as u64))?;
                 Labels::Text(data.chunks(cell).map(|l| String::from_utf8_lossy(l).into_owned()).collect())
             }
             dtype if values == 1 && dtype != DType::Bytes => Labels::Numbers { dtype, bytes: data.to_vec() },

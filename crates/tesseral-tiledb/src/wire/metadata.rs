@@ -1,6 +1,8 @@
 //! Array metadata: `u32 length, key`, `u8 deleted`, and unless deleted `u8 datatype`, `u32 count`, values.
 
-use tesseral_core::{Attributes, Cursor, DType, Error, Result, Scalar, Value};
+use tesseral_core::{Attributes, CountedValues, Cursor, DType, Error, MetadataCost, Result, Scalar, Value};
+
+use crate::convention::PREFIX;
 
 use super::datatype::Datatype;
 use super::primitive::{put_text32, put_u32};
@@ -8,8 +10,8 @@ use super::primitive::{put_text32, put_u32};
 /// Applies one file on top of earlier ones.
 ///
 /// # Errors
-/// `Corrupt`, `Unsupported`.
-pub fn apply(object: &str, bytes: &[u8], to: &mut Attributes) -> Result<()> {
+/// `Corrupt`, `Unsupported`; `Limit` if the values would take too much memory.
+pub fn apply(object: &str, bytes: &[u8], to: &mut Attributes, counted: &mut CountedValues) -> Result<()> {
     let cursor = &mut Cursor::new(object, bytes);
     while !cursor.rest().is_empty() {
         let key = cursor.text32("a metadata key")?;
@@ -20,6 +22,9 @@ pub fn apply(object: &str, bytes: &[u8], to: &mut Attributes) -> Result<()> {
         let datatype = Datatype::new(cursor.u8("a metadata datatype")?)?;
         let count = cursor.u32("a metadata count")?;
         let bytes = cursor.take64(u64::from(count) * datatype.size() as u64, "a metadata value")?;
+        let own = MetadataCost::default().values(2);
+        let is_json = key.starts_with(PREFIX);
+        counted.add(if is_json { own.and(MetadataCost::of_json(bytes)) } else { own })?;
         to.insert(key, value(datatype.dtype(), bytes));
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Schema evolution: adds a new schema, which later writes use.
 
 use tesseral_core::schema::{Enumeration, Labels};
-use tesseral_core::{Error, Result, Scalar};
+use tesseral_core::{CountedValues, Error, Result, Scalar};
 use tesseral_format::Change;
 use tesseral_store::StoreExt;
 
@@ -80,8 +80,9 @@ fn extend(opened: &ArraySnapshot, wire: &mut Schema, wider: &Enumeration, files:
     let names = || wire.enumerations.iter().map(|(name, _)| name.clone()).collect();
     let (_, file) = known.ok_or_else(|| Error::not_found("enumeration", &wider.name, names()))?;
     let object = join(ENUMERATIONS, file);
-    let (bytes, _) = opened.reader.object(&object)?;
-    let old = enumeration::parse(&opened.store.describe(&object), &bytes)?;
+    let (bytes, stored) = opened.reader.sized(&object)?;
+    let mut counted = CountedValues::new(opened.reader.limits, stored);
+    let old = enumeration::parse(&opened.store.describe(&object), &bytes, &mut counted)?;
     let kept = match (&old.labels, &wider.labels) {
         (Labels::Text(old), Labels::Text(new)) => new.starts_with(old),
         (Labels::Numbers { dtype: a, bytes: old }, Labels::Numbers { dtype: b, bytes: new }) => {

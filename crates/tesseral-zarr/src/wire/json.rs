@@ -69,26 +69,26 @@ pub(crate) fn special_float(text: &str) -> Option<f64> {
 }
 
 /// Converts attributes.
-pub fn attributes(map: &Map<String, Json>) -> Attributes {
-    map.iter().map(|(name, value)| (name.clone(), value_of(value))).collect()
+pub fn attributes(map: Map<String, Json>) -> Attributes {
+    map.into_iter().map(|(name, value)| (name, value_of(value))).collect()
 }
 
 /// Converts one attribute value.
-pub(crate) fn value_of(value: &Json) -> Value {
+pub(crate) fn value_of(value: Json) -> Value {
     match value {
         Json::Null => Value::Null,
-        Json::Bool(v) => Value::Bool(*v),
+        Json::Bool(v) => Value::Bool(v),
         Json::Number(n) => match (n.as_i64(), n.as_u64()) {
             (Some(v), _) => Value::Int(v),
             (None, Some(v)) => Value::UInt(v),
             (None, None) => n.as_f64().map_or(Value::Null, Value::Float),
         },
-        Json::String(text) => match special_float(text).filter(|_| text.starts_with(REPLACED)) {
+        Json::String(text) => match special_float(&text).filter(|_| text.starts_with(REPLACED)) {
             Some(word) => Value::Float(word),
-            None => Value::Text(text.clone()),
+            None => Value::Text(text),
         },
-        Json::Array(values) => Value::List(values.iter().map(value_of).collect()),
-        Json::Object(map) => Value::Map(attributes(map)),
+        Json::Array(values) => Value::List(values.into_iter().map(value_of).collect()),
+        Json::Object(map) => Value::Map(Box::new(attributes(map))),
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
     fn bare_words_are_numbers_and_text_stays_text() {
         let text =
             br#"{"a": NaN, "b": [-Infinity, Infinity, 1.5], "c": "NaN, \" Infinity", "NaN": "Infinity"}"#;
-        let read = attributes(&parse(text, "x").unwrap());
+        let read = attributes(parse(text, "x").unwrap());
         assert!(matches!(read["a"], Value::Float(v) if v.is_nan()));
         let infinite = Value::List(vec![
             Value::Float(f64::NEG_INFINITY),

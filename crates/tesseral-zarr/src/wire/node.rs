@@ -86,7 +86,7 @@ impl ArrayMetadata {
     ///
     /// # Errors
     /// `Corrupt`; `Unsupported` with the dtype or codec.
-    pub fn parse_v2(map: &Map<String, Json>, attrs: &Map<String, Json>, object: &str) -> Result<Self> {
+    pub fn parse_v2(map: &Map<String, Json>, attrs: Map<String, Json>, object: &str) -> Result<Self> {
         check_version(map, 2, object)?;
         let shape = coords(member(map, "shape", object)?, "shape", object)?;
         let chunk = coords(member(map, "chunks", object)?, "chunks", object)?;
@@ -145,7 +145,9 @@ impl ArrayMetadata {
     ///
     /// # Errors
     /// As [`parse_v2`](Self::parse_v2).
-    pub fn parse_v3(map: &Map<String, Json>, object: &str) -> Result<Self> {
+    pub fn parse_v3(mut map: Map<String, Json>, object: &str) -> Result<Self> {
+        let attributes = taken_attributes(&mut map);
+        let map = &map;
         check_version(map, 3, object)?;
         let transformers = map.get("storage_transformers").and_then(Json::as_array);
         if transformers.is_some_and(|list| !list.is_empty()) {
@@ -171,8 +173,7 @@ impl ArrayMetadata {
             check_grid(&shape, &sharding.chunk, object)?;
         }
         let fill = parse_fill(member(map, "fill_value", object)?, cells, object)?;
-        let mut attributes =
-            map.get("attributes").and_then(Json::as_object).map(attributes).unwrap_or_default();
+        let mut attributes = self::attributes(attributes);
         // Floats are declared as Base64, because JSON has no NaN.
         if let Some(Value::Text(text)) = attributes.get(FILL_KEY)
             && cells.dtype.class() == tesseral_core::dtype::Class::Float
@@ -200,6 +201,14 @@ impl ArrayMetadata {
 }
 
 /// A document without attributes and without the metadata of other nodes.
+/// Removes the attributes from a document of v3.
+pub(crate) fn taken_attributes(map: &mut Map<String, Json>) -> Map<String, Json> {
+    match map.get_mut("attributes").map(Json::take) {
+        Some(Json::Object(attributes)) => attributes,
+        _ => Map::new(),
+    }
+}
+
 fn bare(map: &Map<String, Json>) -> Map<String, Json> {
     let kept = |name: &str| !["attributes", "consolidated_metadata"].contains(&name);
     map.iter().filter(|(name, _)| kept(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
