@@ -48,7 +48,7 @@ def test_hostile_files_end_as_their_rules_say():
 
 def test_claimed_sizes_take_little_time_and_memory():
     rows = soak("claims")
-    kinds = ["crafted", "interchange", "tet", "tgm", "tiledb", "npy", "netcdf3", "hdf5", "fields", "grib", "csv", "index", "tables", "parquet", "npz",
+    kinds = ["crafted", "interchange", "tet", "tgm", "tiledb", "npy", "netcdf3", "hdf5", "fields", "grib", "csv", "index", "values", "tables", "parquet", "arrow", "npz",
              "compound", "versions", "statistics", "zarr"]
     assert [row[1] for row in rows] == kinds, rows
     figures = [json.loads(row[4]) for row in rows]

@@ -18,6 +18,7 @@ from pathlib import Path
 import claims_fields as fields
 import claims_interchange as interchange
 import claims_tables as tables
+import claims_values as values
 import hostile_tgm as tgm
 import hostile_tiledb
 from common import PYTHON, ROOT, TET, need
@@ -481,7 +482,12 @@ def field_cases(folder):
 
 
 def table_cases(folder):
-    return crafted_cases([*tables.crafted_parquet(folder), *tables.crafted_npz()])
+    return crafted_cases([*tables.crafted_parquet(folder), *tables.crafted_npz(), *tables.crafted_arrow(folder)])
+
+
+def value_cases(folder):
+    arrays = [(f"crafted {name}", ending, content) for name, ending, content in values.crafted_tiledb()]
+    return [*crafted_cases(values.crafted(folder)), *arrays]
 
 
 KINDS = {"crafted": lambda _: crafted_cases(crafted()), "interchange": interchange_cases,
@@ -490,7 +496,9 @@ KINDS = {"crafted": lambda _: crafted_cases(crafted()), "interchange": interchan
          "hdf5": lambda _: interchange.hdf5_claims(), "fields": field_cases,
          "grib": lambda _: interchange.Joined(*fields.grib_claims()), "csv": lambda _: interchange.Joined(*fields.csv_claims()),
          "index": lambda folder: interchange.Joined(*fields.index_claims(folder)),
+         "values": value_cases,
          "tables": table_cases, "parquet": lambda folder: interchange.Joined(*tables.parquet_claims(folder)),
+         "arrow": lambda folder: interchange.Joined(*tables.arrow_claims(folder)),
          "npz": lambda _: interchange.Joined(*tables.npz_claims()),
          "compound": lambda folder: interchange.Joined(*interchange.compound_claims(folder)),
          "versions": lambda _: interchange.Joined(*map(VersionClaims, (1, 2, 3, 4))),

@@ -1,4 +1,4 @@
-"""Sizes that Parquet files and .npz archives claim: integers at boundary values, and files made by hand."""
+"""Sizes that Parquet and Arrow files and .npz archives claim: integers at boundary values, and files made by hand."""
 
 import copy
 import io
@@ -305,3 +305,68 @@ def crafted_npz():
     yield "overlapping zeros", ".npz", overlapping(9000, npy(f"({20 * MIB // 8},)", bytes(20 * MIB)))
     yield "directory", ".npz", npz([])[:-22] + struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 65535, 65535, 2**32 - 1, 0, 0)
     yield "long header", ".npz", npz([("a.npy", b"\x93NUMPY\2\0" + struct.pack("<I", 900_000) + b"{" * 900_000)])
+
+
+# Arrow IPC: FlatBuffers, whose integers have places of their own in each file, so every offset is one.
+
+#: Files that the reference writes: those whose integers are changed, and those that claim much for their size.
+ARROW = r"""
+import sys, numpy as np, pyarrow as pa
+out = sys.argv[1]
+def put(name, table, codec=None, stream=False, batch=None):
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    new = pa.ipc.new_stream if stream else pa.ipc.new_file
+    with pa.OSFile(f"{out}/{name}.arrow", "wb") as sink, new(sink, table.schema, options=options) as writer:
+        writer.write_table(table, max_chunksize=batch)
+small = pa.table({"a": pa.array([1.5, None, 2.5] * 5), "t": pa.array(["x", "yy", None] * 5), "d": pa.array(["p", "q", "p"] * 5).dictionary_encode(),
+                  "l": pa.array(np.arange(15).astype("datetime64[D]")), "b": pa.array([True, False, None] * 5)})
+put("base-file", small, batch=8)
+put("base-stream", small, stream=True)
+put("base-zstd", small, "zstd", batch=8)
+put("base-lz4", small.select(["a", "t"]), "lz4")
+for codec in ("zstd", "lz4"):
+    for mib in (8, 40, 63, 255):
+        put(f"zeros-{codec}-{mib}", pa.table({"a": np.zeros(mib * 2**17)}), codec)
+    put(f"empty-texts-{codec}", pa.table({"a": pa.array([""] * 2**22)}), codec)
+    put(f"nulls-{codec}", pa.table({"a": pa.nulls(2**23, pa.float64())}), codec)
+    put(f"null-texts-{codec}", pa.table({"a": pa.nulls(2**22, pa.string())}), codec)
+    indices = pa.array(np.zeros(2**20, "i4"))
+    put(f"one-text-{codec}", pa.table({"a": pa.DictionaryArray.from_arrays(indices, pa.array(["x" * 400_000]))}), codec)
+    put(f"views-{codec}", pa.table({"a": pa.array(["x" * 300_000] * 3, pa.string_view())}), codec)
+put("null", pa.table({"a": pa.nulls(2**30, pa.null())}))
+put("columns", pa.table({f"c{i}": pa.array([1], pa.int8()) for i in range(2500)}))
+put("batches", pa.table({"a": pa.array(np.arange(3000, dtype="i1") % 100)}), batch=1)
+nested = pa.array([1])
+for _ in range(60):
+    nested = pa.StructArray.from_arrays([nested], ["n"])
+put("nested", pa.table({"a": nested}))
+put("members", pa.table({"a": pa.StructArray.from_arrays([pa.array([1])] * 2000, [f"m{i}" for i in range(2000)])}))
+put("long-names", pa.table({"x" * 100_000 + str(i): pa.array([1]) for i in range(4)}))
+"""
+
+
+def written_arrow(folder):
+    made = folder / "arrow"
+    if not made.exists():
+        made.mkdir()
+        run(PYTHON, "-c", ARROW, made)
+    return made
+
+
+def arrow_claims(folder):
+    """Every offset of small files, for four widths, at boundary values; none where the reference is missing."""
+    from claims_fields import ByteClaims
+
+    if not PYTHON.exists():
+        return []
+    return [ByteClaims(f"arrow {path.stem}", ".arrow", path.read_bytes(), (1, 2, 4, 8), "little")
+            for path in sorted(written_arrow(folder).glob("base-*.arrow"))]
+
+
+def crafted_arrow(folder):
+    """Files of at most 1 MiB that the reference wrote; none where it is missing."""
+    if not PYTHON.exists():
+        return
+    for path in sorted(written_arrow(folder).glob("*.arrow")):
+        if path.stat().st_size <= MIB and not path.stem.startswith("base"):
+            yield path.stem, ".arrow", path.read_bytes()
