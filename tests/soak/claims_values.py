@@ -77,6 +77,33 @@ def crafted_tgm():
     yield "index", ".tgm", tgm.message(tgm.META, tgm.frame(2, tgm.cbor({"offsets": lists(b"\0"), "lengths": []})), tgm.tensor())
 
 
+#: What is counted for a value, a name, a list and a map: as in `metadata_cost.rs`.
+VALUE, NAME, LIST, MAP = 560, 800, 1024, 1920
+#: What is allowed, but for the rest of a file.
+ALLOWED = 66_500_000
+
+
+def within():
+    """Files that hold almost as much as is allowed."""
+    weights = {"zeros": VALUE, "lists": LIST + VALUE, "maps": MAP + NAME + VALUE, "texts": VALUE}
+    for name, weight in weights.items():
+        count = ALLOWED // weight
+        values = b"[" + b",".join([JSON[name]] * count) + b"]"
+        array = document({**zarr3([2], [2], [BYTES]), "attributes": "?"})
+        yield f"allowed {name}", ".zarr", {"zarr.json": array.replace(b'"?"', b'{"a":' + values + b"}"), "c/0": bytes(8)}
+        count = ALLOWED // (weight + VALUE * (name == "maps"))
+        values = tgm.Raw(tgm.head(4, count) + CBOR[name] * count)
+        yield f"allowed {name} of an object", ".tgm", tgm.message(tgm.frame(1, tgm.cbor({"base": [{"a": values}]})), tgm.tensor())
+        yield f"allowed {name} of a message", ".tgm", tgm.message(tgm.frame(1, tgm.cbor({"base": [{}], "_extra_": {"a": values}})), tgm.tensor())
+    names = b"{" + b",".join(b'"%x":0' % i for i in range(ALLOWED // (NAME + VALUE))) + b"}"
+    array = document({**zarr3([2], [2], [BYTES]), "attributes": "?"})
+    yield "allowed names", ".zarr", {"zarr.json": array.replace(b'"?"', names), "c/0": bytes(8)}
+    group = {"zarr_format": 3, "node_type": "group"}
+    nodes = {f"{i:x}": group for i in range(10_000)}
+    yield "allowed groups", ".zarr", {"zarr.json": json.dumps({**group, "consolidated_metadata": {
+        "kind": "inline", "must_understand": False, "metadata": nodes}}, separators=(",", ":")).encode()}
+
+
 def crafted_classic():
     for name, unit in JSON.items():
         text = b'{"version":1,"attributes":[["b",' + listed(unit, ROOM // 2 - 200) + b"]]}"
@@ -185,6 +212,7 @@ def crafted_index(folder):
 
 
 def crafted(folder):
+    yield from within()
     yield from crafted_zarr()
     yield from crafted_tgm()
     yield from crafted_classic()

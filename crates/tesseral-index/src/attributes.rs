@@ -115,7 +115,7 @@ fn map(
     let count = cursor.u32("number of attributes")?;
     // A name and a tag take five bytes at least.
     let count = cursor.count(count.into(), 5, "attributes")?;
-    counted.add(MetadataCost::default().maps(1).values(count as u64))?;
+    counted.add(MetadataCost::default().maps(1).names(count as u64))?;
     let mut out = Attributes::new();
     for _ in 0..count {
         let name = cursor.text32("attribute name")?;

@@ -53,7 +53,7 @@ pub(crate) struct ZarrArray {
     limits: Limits,
     /// Absent chunks are an error.
     strict: bool,
-    document: Map<String, Json>,
+    document: Vec<u8>,
 }
 
 /// Indexes of the shards that were read.
@@ -401,7 +401,7 @@ impl ArraySource for ZarrArray {
     fn recipe(&self) -> Option<Vec<u8>> {
         let mut out = self.folder.clone().into_bytes();
         out.push(0);
-        out.extend(json::to_bytes(self.document.clone()));
+        out.extend(&self.document);
         Some(out)
     }
 

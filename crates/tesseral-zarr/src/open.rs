@@ -50,7 +50,7 @@ struct Hierarchy<'a> {
     groups: Groups,
     unread: Vec<(String, String)>,
     metadata_bytes: u64,
-    /// What their values take in memory.
+    /// What the values of attributes take in memory.
     cost: MetadataCost,
     nodes: usize,
 }
@@ -71,8 +71,8 @@ impl Hierarchy<'_> {
                         MOST_NODES as u64,
                     ));
                 }
-                self.cost = self.cost.and(MetadataCost::of_json(&bytes));
-                self.options.limits.check_values(self.cost, self.metadata_bytes)?;
+                let parsed = MetadataCost::of_json(&bytes).parsed();
+                self.options.limits.check_values(parsed, self.metadata_bytes)?;
                 json::parse(&bytes, &self.store.describe(object)).map(Some)
             }
             Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => Ok(None),
@@ -94,9 +94,16 @@ impl Hierarchy<'_> {
         Ok(())
     }
 
+    /// Counts attributes together with those of the other nodes.
+    fn count(&mut self, attributes: &Map<String, Json>) -> Result<()> {
+        self.cost = self.cost.and(json::cost(attributes));
+        self.options.limits.check_values(self.cost, self.metadata_bytes)
+    }
+
     /// Adds a node of v3.
     fn add_v3(&mut self, path: &str, mut map: Map<String, Json>) -> Result<bool> {
         let object = self.store.describe(&join(path, V3));
+        map.get("attributes").and_then(Json::as_object).map_or(Ok(()), |own| self.count(own))?;
         match map.get("node_type").and_then(Json::as_str) {
             Some("array") => {
                 self.add(path, ArrayMetadata::parse_v3(map, &object))?;
@@ -119,6 +126,7 @@ impl Hierarchy<'_> {
         attributes: Map<String, Json>,
     ) -> Result<()> {
         let object = self.store.describe(&join(path, V2_ARRAY));
+        self.count(&attributes)?;
         self.add(path, ArrayMetadata::parse_v2(array, attributes, &object))
     }
 
@@ -129,6 +137,7 @@ impl Hierarchy<'_> {
         attributes: Map<String, Json>,
     ) -> Result<()> {
         check_version(group, 2, &self.store.describe(&join(path, V2_GROUP)))?;
+        self.count(&attributes)?;
         self.groups.insert(path.to_owned(), json::attributes(attributes));
         Ok(())
     }

@@ -158,51 +158,56 @@ impl ZarrWriter {
         Ok(out)
     }
 
-    fn put(&self, object: &str, document: Map<String, Json>) -> Result<()> {
+    fn put(&self, object: &str, document: &Map<String, Json>) -> Result<()> {
         self.store.put(object, &to_bytes(document), Overwrite::Replace)
     }
 
-    fn commit_v3(&self) -> Result<()> {
+    fn commit_v3(&mut self) -> Result<()> {
         let mut groups = self.all_groups()?;
         let root = groups.remove("").unwrap_or_default();
         let mut nodes = Map::new();
         for (path, attributes) in groups {
             nodes.insert(path, Json::Object(document::group_v3(attributes)));
         }
-        for array in &self.arrays {
-            nodes.insert(array.name.clone(), Json::Object(array.document.clone()));
+        for array in &mut self.arrays {
+            nodes.insert(array.name.clone(), Json::Object(std::mem::take(&mut array.document)));
         }
         for (path, node) in &nodes {
             if let Json::Object(node) = node {
-                self.put(&join(path, V3), node.clone())?;
+                self.put(&join(path, V3), node)?;
             }
         }
         let mut root = document::group_v3(root);
-        let consolidated = json!({"kind": "inline", "must_understand": false, "metadata": nodes});
-        root.insert("consolidated_metadata".to_owned(), consolidated);
-        self.put(V3, root)
+        let mut consolidated = Map::new();
+        consolidated.insert("kind".to_owned(), json!("inline"));
+        consolidated.insert("must_understand".to_owned(), json!(false));
+        consolidated.insert("metadata".to_owned(), Json::Object(nodes));
+        root.insert("consolidated_metadata".to_owned(), Json::Object(consolidated));
+        self.put(V3, &root)
     }
 
-    fn commit_v2(&self) -> Result<()> {
+    fn commit_v2(&mut self) -> Result<()> {
         let mut documents = Map::new();
         for (path, attributes) in self.all_groups()? {
             documents.insert(join(&path, V2_ATTRIBUTES), Json::Object(attributes));
             documents.insert(join(&path, V2_GROUP), json!({"zarr_format": 2}));
         }
-        for array in &self.arrays {
-            documents.insert(join(&array.name, V2_ATTRIBUTES), Json::Object(array.attributes.clone()));
-            documents.insert(join(&array.name, V2_ARRAY), Json::Object(array.document.clone()));
+        for array in &mut self.arrays {
+            let (document, attributes) =
+                (std::mem::take(&mut array.document), std::mem::take(&mut array.attributes));
+            documents.insert(join(&array.name, V2_ATTRIBUTES), Json::Object(attributes));
+            documents.insert(join(&array.name, V2_ARRAY), Json::Object(document));
         }
         for (object, document) in documents.iter().filter(|(object, _)| *object != V2_GROUP) {
             if let Json::Object(document) = document {
-                self.put(object, document.clone())?;
+                self.put(object, document)?;
             }
         }
         let mut consolidated = Map::new();
         consolidated.insert("zarr_consolidated_format".to_owned(), json!(1));
         consolidated.insert("metadata".to_owned(), Json::Object(documents));
-        self.put(V2_CONSOLIDATED, consolidated)?;
-        self.put(V2_GROUP, Map::from_iter([("zarr_format".to_owned(), json!(2))]))
+        self.put(V2_CONSOLIDATED, &consolidated)?;
+        self.put(V2_GROUP, &Map::from_iter([("zarr_format".to_owned(), json!(2))]))
     }
 }
 

@@ -708,7 +708,7 @@ fn valued(folder: &Path, values: usize) -> Vec<PathBuf> {
 #[test]
 fn values_of_metadata_use_little_memory() {
     let folder = tempfile::tempdir().unwrap();
-    for (values, is_read) in [(usize::MAX, false), (20_000, true)] {
+    for (values, is_read) in [(usize::MAX, false), (15_000, true)] {
         for path in valued(folder.path(), values) {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             let target = |ending: &str| folder.path().join(format!("out.{ending}"));

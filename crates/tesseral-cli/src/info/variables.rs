@@ -50,15 +50,13 @@ pub(super) fn tables(report: &Report<'_>, paint: TerminalStyle) -> String {
         tables[number].2.extend(rows);
     }
     tables[1].2.extend(dimension_rows(report, paint));
-    for path in report.container.groups().keys() {
-        let empty = |table: &(_, _, Vec<TableRow>)| {
-            !table.2.iter().any(|row| row.groups.join("/").starts_with(path.as_str()))
-        };
-        if tables.iter().all(empty) {
-            let groups = path.split('/').map(str::to_owned).collect();
-            tables[0].2.push(TableRow { groups, name: String::new(), cells: Vec::new() });
-        }
-    }
+    let rows = tables.iter().flat_map(|(_, _, rows)| rows);
+    let within = rows.flat_map(|row| (1..=row.groups.len()).map(|depth| row.groups[..depth].to_vec()));
+    let shown: HashSet<Vec<String>> = within.collect();
+    let paths = report.container.groups().keys();
+    let all = paths.map(|path| path.split('/').map(str::to_owned).collect::<Vec<String>>());
+    let empty = all.filter(|groups| !shown.contains(groups));
+    tables[0].2.extend(empty.map(|groups| TableRow { groups, name: String::new(), cells: Vec::new() }));
     // One kind alone needs no title.
     let titled = tables.iter().filter(|table| !table.2.is_empty()).count() > 1;
     let mut out = String::new();

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use tesseral_core::dtype::Class;
+use tesseral_core::limits::EXPANSION_RATIO;
 use tesseral_core::schema::{CellLen, Labels, VariableRole};
 use tesseral_core::{
     Advice, ArraySchema, Attributes, Coords, DType, Dimension, Error, ErrorKind, Field, HistoryRow, Order,
@@ -18,7 +19,7 @@ use tesseral_engine::{
 use tesseral_format::convention::Holds;
 use tesseral_format::convention::{self, TextExtent};
 use tesseral_format::{ArraySpec, CodecSpec, CreateOptions, Format, Groups, contiguous_chunk_shape};
-use tesseral_store::{MemoryStore, Overwrite};
+use tesseral_store::{MemoryStore, ObjectKind, Overwrite, Store};
 
 use super::cells::PlannedCells;
 use super::feed::{CellFeed, FeedColumn, MissingPolicy};
@@ -38,6 +39,8 @@ const ANY_LENGTH: u64 = 32;
 
 /// Memory of the plan of one array of a conversion, in bytes.
 const PLAN_COST: u64 = 20 << 10;
+/// Work of a conversion for one group, in bytes: a document of its own, at most.
+const GROUP_COST: u64 = 6 << 10;
 /// Size of a plan that fits in addition to any memory limit, in bytes.
 const FREE_PLAN: u64 = 8 << 20;
 
@@ -327,7 +330,7 @@ impl ConvertPlan {
     /// Creates a container with everything that is known before the cells.
     pub(crate) fn begin(
         &self,
-        store: Arc<dyn tesseral_store::Store>,
+        store: Arc<dyn Store>,
         execution: &Options,
         history: &[HistoryRow],
     ) -> Result<(WriteSession, Vec<usize>)> {
@@ -355,7 +358,7 @@ impl ConvertPlan {
 /// Begins a container.
 pub(crate) fn begin(
     format: &'static dyn Format,
-    store: Arc<dyn tesseral_store::Store>,
+    store: Arc<dyn Store>,
     create: &CreateOptions,
     execution: &Options,
 ) -> Result<WriteSession> {
@@ -401,10 +404,34 @@ pub(crate) fn unknown_names(variables: &[Variable], options: &ConvertOptions) ->
     unknown
 }
 
-/// Rejects the planning of so many arrays that it is much work for what the source stores.
+/// Rejects the planning of so many arrays and groups that it is much work for what the source stores.
 pub(crate) fn check_work(source: &Container, arrays: usize) -> Result<()> {
-    let Ok(stored) = source.inner().store().len("") else { return Ok(()) };
-    source.limits().check_total("the plan of a conversion", plan_size(arrays), stored)
+    let groups = (source.groups().len() as u64).saturating_mul(GROUP_COST);
+    let needed = plan_size(arrays).saturating_add(groups);
+    let check = |stored| source.limits().check_total("the plan of a conversion", needed, stored);
+    // Folders are listed only where that decides.
+    if check(0).is_ok() {
+        return Ok(());
+    }
+    let store = &**source.inner().store();
+    check(store.len("").or_else(|_| stored_size(store, "", needed, source.limits().depth))?)
+}
+
+/// Size of the objects of a folder, or of enough of them to justify `needed` bytes.
+fn stored_size(store: &dyn Store, folder: &str, needed: u64, depth: usize) -> Result<u64> {
+    let mut size = 0_u64;
+    for entry in store.list(folder)? {
+        let path = if folder.is_empty() { entry.name.clone() } else { format!("{folder}/{}", entry.name) };
+        size = size.saturating_add(match entry.kind {
+            ObjectKind::File => entry.len.map_or_else(|| store.len(&path), Ok)?,
+            ObjectKind::Folder if depth > 0 => stored_size(store, &path, needed, depth - 1)?,
+            _ => 0,
+        });
+        if size.saturating_mul(EXPANSION_RATIO) >= needed {
+            break;
+        }
+    }
+    Ok(size)
 }
 
 /// Rejects a plan of so many arrays that it does not fit into the memory limit, or into what is free.

@@ -191,6 +191,7 @@ impl CborCursor<'_> {
             5 => {
                 *cost = cost.maps(1);
                 self.entries(argument, |reader| {
+                    *cost = cost.names(1);
                     reader.skip(cost)?;
                     reader.skip(cost)
                 })?;
@@ -391,9 +392,9 @@ impl CborItem {
         let cost = MetadataCost::default();
         match self {
             Self::Array(items) => items.iter().fold(cost.lists(1), |sum, item| sum.and(item.cost())),
-            Self::Map(pairs) => {
-                pairs.iter().fold(cost.maps(1), |sum, (key, value)| sum.and(key.cost()).and(value.cost()))
-            }
+            Self::Map(pairs) => pairs
+                .iter()
+                .fold(cost.maps(1), |sum, (key, value)| sum.names(1).and(key.cost()).and(value.cost())),
             Self::Tag(_, item) => item.cost(),
             _ => cost.values(1),
         }

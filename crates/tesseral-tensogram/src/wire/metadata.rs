@@ -61,7 +61,7 @@ impl Metadata {
     pub fn cost(&self) -> MetadataCost {
         let maps = self.base.iter().chain([&self.extra, &self.reserved]);
         maps.fold(MetadataCost::default(), |sum, map| {
-            map.values().fold(sum.maps(1).values(map.len() as u64), |sum, item| sum.and(item.cost()))
+            map.values().fold(sum.maps(1).names(map.len() as u64), |sum, item| sum.and(item.cost()))
         })
     }
 

@@ -22,7 +22,7 @@ pub fn apply(object: &str, bytes: &[u8], to: &mut Attributes, counted: &mut Coun
         let datatype = Datatype::new(cursor.u8("a metadata datatype")?)?;
         let count = cursor.u32("a metadata count")?;
         let bytes = cursor.take64(u64::from(count) * datatype.size() as u64, "a metadata value")?;
-        let own = MetadataCost::default().values(2);
+        let own = MetadataCost::default().names(1).values(1);
         let is_json = key.starts_with(PREFIX);
         counted.add(if is_json { own.and(MetadataCost::of_json(bytes)) } else { own })?;
         to.insert(key, value(datatype.dtype(), bytes));

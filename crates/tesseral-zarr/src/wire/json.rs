@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json};
-use tesseral_core::{Attributes, Result, Value};
+use tesseral_core::{Attributes, MetadataCost, Result, Value};
 
 use super::damaged;
 
@@ -68,6 +68,21 @@ pub(crate) fn special_float(text: &str) -> Option<f64> {
     WORDS.iter().find(|(known, _)| *known == word).map(|(_, value)| *value)
 }
 
+/// What attributes and their copies take in memory.
+pub fn cost(map: &Map<String, Json>) -> MetadataCost {
+    let cost = MetadataCost::default().maps(1).names(map.len() as u64);
+    map.values().fold(cost, |sum, value| sum.and(cost_of(value)))
+}
+
+fn cost_of(value: &Json) -> MetadataCost {
+    let one = MetadataCost::default();
+    match value {
+        Json::Array(values) => values.iter().fold(one.lists(1), |sum, value| sum.and(cost_of(value))),
+        Json::Object(map) => cost(map),
+        _ => one.values(1),
+    }
+}
+
 /// Converts attributes.
 pub fn attributes(map: Map<String, Json>) -> Attributes {
     map.into_iter().map(|(name, value)| (name, value_of(value))).collect()
@@ -123,10 +138,9 @@ pub(crate) fn to_json(value: &Value) -> Option<Json> {
 }
 
 /// Formats a document as Zarr implementations do.
-pub(crate) fn to_bytes(map: Map<String, Json>) -> Vec<u8> {
-    let document = Json::Object(map);
+pub(crate) fn to_bytes(map: &Map<String, Json>) -> Vec<u8> {
     // Maps with text keys and finite numbers are always representable.
-    serde_json::to_vec_pretty(&document).unwrap_or_else(|_| document.to_string().into_bytes())
+    serde_json::to_vec_pretty(map).unwrap_or_default()
 }
 
 /// Describes a value in an error, without repeating long ones.

@@ -1,5 +1,7 @@
 //! Nodes of a hierarchy: `.zarray`, `.zgroup` and `.zattrs` of v2, `zarr.json` of v3.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value as Json};
 use tesseral_core::{Attributes, CellLen, ChunkGrid, Coords, DType, Error, Result, Scalar, Value};
 
@@ -43,8 +45,8 @@ pub struct ArrayMetadata {
     pub dims: Vec<String>,
     /// Attributes, without those that the members above express.
     pub attributes: Attributes,
-    /// The document without its attributes.
-    pub document: Map<String, Json>,
+    /// The document without its attributes, as JSON: parsed, it takes ten times as much memory.
+    pub document: Vec<u8>,
 }
 
 fn member<'a>(map: &'a Map<String, Json>, key: &str, object: &str) -> Result<&'a Json> {
@@ -200,7 +202,6 @@ impl ArrayMetadata {
     }
 }
 
-/// A document without attributes and without the metadata of other nodes.
 /// Removes the attributes from a document of v3.
 pub(crate) fn taken_attributes(map: &mut Map<String, Json>) -> Map<String, Json> {
     match map.get_mut("attributes").map(Json::take) {
@@ -209,9 +210,11 @@ pub(crate) fn taken_attributes(map: &mut Map<String, Json>) -> Map<String, Json>
     }
 }
 
-fn bare(map: &Map<String, Json>) -> Map<String, Json> {
+/// A document without attributes and without the metadata of other nodes.
+fn bare(map: &Map<String, Json>) -> Vec<u8> {
     let kept = |name: &str| !["attributes", "consolidated_metadata"].contains(&name);
-    map.iter().filter(|(name, _)| kept(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+    let own: BTreeMap<_, _> = map.iter().filter(|(name, _)| kept(name)).collect();
+    serde_json::to_vec(&own).unwrap_or_default()
 }
 
 /// The fill value as an attribute; `None` for text of one length, where it cannot be distinguished from padding.
