@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use tesseral::{Cancel, Error, Overwrite, StagedOutput};
+use tesseral_core::escape_json;
 use tesseral_store::{Staged, Store};
 
 use crate::error::{CliResult, CommandFailure};
@@ -253,7 +254,9 @@ struct OutputWriter<'a> {
 
 impl Write for OutputWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.output.put(bytes) {
+        // Texts are written in one piece.
+        let escaped = std::str::from_utf8(bytes).map(escape_json);
+        match self.output.put(escaped.as_ref().map_or(bytes, |text| text.as_bytes())) {
             Ok(()) => Ok(bytes.len()),
             Err(failure) => {
                 self.failure = Some(failure);

@@ -34,6 +34,24 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
+/// Escapes bidirectional and zero-width characters in a JSON document, whose meaning stays the same. JSON itself escapes the control
+/// characters of texts.
+///
+/// ```
+/// assert_eq!(tesseral_core::escape_json("{\"a\":\n\"\u{202e}\u{7f}\"}"), "{\"a\":\n\"\\u202e\\u007f\"}");
+/// ```
+pub fn escape_json(document: &str) -> Cow<'_, str> {
+    let hidden = |c: char| c >= '\u{7f}' && is_deceptive(c);
+    if !document.contains(hidden) {
+        return Cow::Borrowed(document);
+    }
+    let mut safe = String::with_capacity(document.len() + 16);
+    for c in document.chars() {
+        if hidden(c) { safe.push_str(&format!("\\u{:04x}", u32::from(c))) } else { safe.push(c) }
+    }
+    Cow::Owned(safe)
+}
+
 /// Converts untrusted text to a part of a file name: as [`escape`], without separators, a leading dot or a leading hyphen.
 /// `None` if the result is empty.
 pub fn file_name_part(text: &str) -> Option<String> {

@@ -48,7 +48,7 @@ pub use cursor::Cursor;
 pub use dtype::{DType, TimeUnit};
 pub use element::Element;
 pub use error::{Error, ErrorKind, Result};
-pub use escape::{escape, file_name_part};
+pub use escape::{escape, escape_json, file_name_part};
 pub use finding::{Finding, Severity};
 pub use grid::{ChunkGrid, TouchedChunk};
 pub use limits::Limits;

@@ -7,6 +7,7 @@ use super::{Render, Task};
 use crate::error::CliResult;
 use crate::explain;
 use crate::output::OutputStream;
+use tesseral_core::escape_json;
 use tesseral_display::json;
 
 pub(super) struct JsonRenderer {
@@ -40,7 +41,7 @@ impl Render for JsonRenderer {
         // The object stays open for its data.
         head.pop();
         head.push_str(",\"data\":");
-        out.put(head.as_bytes())?;
+        out.put(escape_json(&head).as_bytes())?;
         if self.runs.contains(&0) { out.put(empty_lists(&task.selection.shape()).as_bytes()) } else { Ok(()) }
     }
 
@@ -53,7 +54,7 @@ impl Render for JsonRenderer {
             }
             text.extend(std::iter::repeat_n('[', opened));
             let value = block.cell(i).map_or(Json::Null, |cell| json::cell(&task.field, cell));
-            text.push_str(&value.to_string());
+            text.push_str(&escape_json(&value.to_string()));
             self.written += 1;
             let closed = self.runs.iter().filter(|run| self.written.is_multiple_of(**run)).count();
             text.extend(std::iter::repeat_n(']', closed));

@@ -130,6 +130,9 @@ fn names_are_escaped_for_the_terminal() {
         &["cat", path],
         &["verify", path],
         &["cat", path, "nope\u{1b}"],
+        &["info", path, "--json"],
+        &["stat", path, "--json"],
+        &["cat", path, "--format", "json"],
     ] {
         let ran = tet(arguments);
         let printed = String::from_utf8(ran.stdout).unwrap() + &ran.stderr;

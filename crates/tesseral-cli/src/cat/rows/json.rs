@@ -8,6 +8,7 @@ use tesseral::CellBatch;
 use super::{PrintedRows, RenderRows};
 use crate::error::CliResult;
 use crate::output::OutputStream;
+use tesseral_core::escape_json;
 use tesseral_display::json;
 
 #[derive(Default)]
@@ -49,7 +50,7 @@ impl RenderRows for JsonRowRenderer {
                 (field.name.clone(), value)
             });
             text.push_str(if self.written == 0 { "\n" } else { ",\n" });
-            text.push_str(&Json::Object(cells.collect::<Map<_, _>>()).to_string());
+            text.push_str(&escape_json(&Json::Object(cells.collect::<Map<_, _>>()).to_string()));
             self.written += 1;
             if text.len() > 64 << 10 {
                 out.put(text.as_bytes())?;
