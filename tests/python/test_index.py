@@ -122,3 +122,23 @@ def test_a_thousand_files_open_at_once(tmp_path):
     assert tet("cat", out, "air", "--raw") == cells.tobytes()
     assert tet("cat", out, "air", "x=2", "--raw") == np.ascontiguousarray(cells[:, :, 2]).tobytes()
     assert out.stat().st_size < 1000 * (24 * 3 + 200) + 10_000
+
+
+def test_an_entry_without_stored_cells_is_damage(tmp_path):
+    xxhash = pytest.importorskip("xxhash")
+    source, out = tmp_path / "0.nc", tmp_path / "all.tix"
+    write(source, 0, format="NETCDF3_CLASSIC")
+    tet("index", out, source)
+    data = bytearray(out.read_bytes())
+    entries, length = (int.from_bytes(data[at : at + 8], "little") for at in (16, 24))
+    end = 64 + 24 * entries
+    # The flags of every entry, and the digests that cover them.
+    for number in range(entries):
+        data[64 + 24 * number + 20 : 64 + 24 * number + 24] = bytes(4)
+    put = lambda at, part: data.__setitem__(slice(at, at + 8), xxhash.xxh3_64_intdigest(bytes(part)).to_bytes(8, "little"))
+    put(32, data[64:end])
+    put(40, data[end : end + length])
+    put(56, data[:56])
+    out.write_bytes(data)
+    for command in (["cat", out, "air"], ["stat", out, "air"], ["diff", out, source]):
+        tet(*command, code=4)

@@ -351,7 +351,8 @@ impl ArraySource for VirtualArray {
         let (Access::Direct { swapped }, [stored], ColumnMut::Fixed { values, .. }) =
             (inner.access, parts, out)
         else {
-            return Err(Error::internal("the stored cells of an index are missing"));
+            let detail = "an entry does not refer to the stored cells of a chunk";
+            return Err(named(Error::corrupt("index", self.sources.describe(piece.source), None, detail)));
         };
         let field = &self.array.schema.fields[0];
         let size = field.cell_size().unwrap_or(1) as u64;
