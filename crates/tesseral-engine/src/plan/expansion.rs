@@ -17,7 +17,7 @@ const TEXT_COST: u64 = 8;
 /// Minimum cost of writing one chunk in bytes.
 const WRITTEN_CHUNK_COST: u64 = 256;
 /// The same where every chunk is a separate object: a file is created, written and renamed.
-const WRITTEN_OBJECT_COST: u64 = 2 << 10;
+const WRITTEN_OBJECT_COST: u64 = 5 << 10;
 /// Bytes that the work on one array counts as at least: a conversion keeps about 20 kB of metadata for each. A message of one
 /// small array has some 400 bytes or more, which justify that much.
 const ARRAY_COST: u64 = 24 << 10;
