@@ -97,6 +97,14 @@ impl<L: StoreLayer> Store for L {
         self.inner().read_existing(reads)
     }
 
+    fn etag(&self, object: &str) -> Option<String> {
+        self.inner().etag(object)
+    }
+
+    fn beside(&self, name: &str) -> Result<Arc<dyn Store>> {
+        self.inner().beside(name)
+    }
+
     fn prefetch(&self, upcoming: &[Upcoming]) {
         self.inner().prefetch(upcoming);
     }

@@ -19,7 +19,8 @@ use crate::leftover;
 use crate::sigbus::{MapRegistry, Mapped, OperationGuard};
 use crate::staged_path::StagedPath;
 use crate::store::{
-    ByteRange, ObjectBytes, ObjectInfo, ObjectKind, Overwrite, Staged, Store, StoreExt, check_range, slice,
+    ByteRange, ObjectBytes, ObjectInfo, ObjectKind, Overwrite, Staged, Store, StoreExt, check_inside,
+    check_range, slice,
 };
 use crate::unpublished::Unpublished;
 
@@ -154,11 +155,7 @@ impl LocalStore {
     }
 
     fn check_name(&self, object: &str) -> Result<()> {
-        let escapes = object.split('/').any(|part| matches!(part, "" | "." | "..") || part.contains('\0'));
-        if escapes {
-            return Err(Error::invalid(format!("object name {object:?} is outside {}", self.location)));
-        }
-        Ok(())
+        check_inside(object, &self.location)
     }
 
     /// Returns the directory entry of an object to write or remove, creating its folder if `create` is set. Links are followed
@@ -347,6 +344,12 @@ impl Store for LocalStore {
             out.push(bytes.into());
         }
         Ok(out)
+    }
+
+    fn beside(&self, name: &str) -> Result<Arc<dyn Store>> {
+        self.check_name(name)?;
+        let folder = self.root.parent().unwrap_or(Path::new(""));
+        Ok(Arc::new(Self::new(folder.join(name), ReadMode::Read)))
     }
 
     fn resident(&self, object: &str) -> Result<Option<Bytes>> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tesseral_core::{Error, Result};
 
-use crate::store::{ObjectInfo, ObjectKind, Overwrite, Staged, Store, StoreExt, slice};
+use crate::store::{ObjectInfo, ObjectKind, Overwrite, Staged, Store, StoreExt, check_inside, slice};
 
 type Objects = Arc<Mutex<BTreeMap<String, Bytes>>>;
 
@@ -73,6 +73,16 @@ impl Store for MemoryStore {
 
     fn resident(&self, object: &str) -> Result<Option<Bytes>> {
         self.get(object).map(Some)
+    }
+
+    /// The object of that name, as the only one of a store: files of a folder are objects of one store here.
+    fn beside(&self, name: &str) -> Result<Arc<dyn Store>> {
+        check_inside(name, &self.location)?;
+        let store = Self::new(name);
+        if let Some(bytes) = lock(&self.objects).get(name) {
+            store.insert("", bytes.clone());
+        }
+        Ok(Arc::new(store))
     }
 
     fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {

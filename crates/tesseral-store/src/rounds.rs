@@ -305,6 +305,10 @@ impl Store for Rounds {
         if parts.len() < reads.len() { Err(Error::pending()) } else { Ok(parts) }
     }
 
+    fn beside(&self, name: &str) -> Result<Arc<dyn Store>> {
+        self.store.beside(name)
+    }
+
     fn prefetch(&self, upcoming: &[Upcoming]) {
         if !self.waits {
             return self.store.prefetch(upcoming);

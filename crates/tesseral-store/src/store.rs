@@ -228,6 +228,15 @@ pub trait Store: Debug + Send + Sync {
         None
     }
 
+    /// The store of another file or object: `name` is relative to the folder of this one. It is reached with the same settings, and
+    /// local files are read rather than mapped, since a guard watches one store at a time. It need not exist.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for names with empty parts, `.`, `..` or bytes of zero; `Unsupported` by stores that stand alone.
+    fn beside(&self, name: &str) -> Result<Arc<dyn Store>> {
+        Err(Error::unsupported(format!("files beside {}, such as {name:?}", self.location())))
+    }
+
     /// Announces requests that follow, so that a store with a long way to its bytes makes them at once and answers them from
     /// memory. Failures are reported by the requests themselves.
     fn prefetch(&self, upcoming: &[Upcoming]) {
@@ -420,6 +429,15 @@ pub trait StoreExt: Store {
 }
 
 impl<S: Store + ?Sized> StoreExt for S {}
+
+/// Checks that a relative name stays in its folder: names can come from untrusted input.
+pub(crate) fn check_inside(name: &str, folder: &str) -> Result<()> {
+    let escapes = name.split('/').any(|part| matches!(part, "" | "." | "..") || part.contains('\0'));
+    if escapes {
+        return Err(Error::invalid(format!("object name {name:?} is outside {folder}")));
+    }
+    Ok(())
+}
 
 /// Returns a slice of an object after checking its bounds.
 pub(crate) fn slice(bytes: &Bytes, range: &Range<u64>, object: impl Fn() -> String) -> Result<Bytes> {

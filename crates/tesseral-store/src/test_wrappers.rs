@@ -96,6 +96,10 @@ impl<A: CallHook> Store for Wrapped<A> {
         self.inner.watch()
     }
 
+    fn beside(&self, name: &str) -> Result<Arc<dyn Store>> {
+        Ok(Arc::new(Self::new(self.inner.beside(name)?, Arc::clone(&self.around))))
+    }
+
     fn prefetch(&self, upcoming: &[Upcoming]) {
         self.inner.prefetch(upcoming);
     }

@@ -32,7 +32,8 @@ use tesseral_core::{Cancel, Error, ErrorKind, Result};
 
 use crate::resolve::{CacheFolder, StorageOptions};
 use crate::store::{
-    ByteRange, ObjectBytes, ObjectInfo, Overwrite, Profile, Staged, Store, StoreExt, Upcoming, check_range,
+    ByteRange, ObjectBytes, ObjectInfo, Overwrite, Profile, Staged, Store, StoreExt, Upcoming, check_inside,
+    check_range,
 };
 use crate::traffic::{Traffic, TrafficCounter};
 use cache::Cache;
@@ -94,9 +95,13 @@ impl RemoteStore {
     /// # Errors
     /// `Unsupported` for other URLs, `InvalidRequest` for malformed ones and for unknown options.
     pub fn connect(url: &str, options: &StorageOptions) -> Result<Self> {
-        let target = RemoteUrl::parse(url)?;
+        Self::of_url(RemoteUrl::parse(url)?, options)
+    }
+
+    fn of_url(target: RemoteUrl, options: &StorageOptions) -> Result<Self> {
         connect::client(&target, options)?;
-        let root = Path::parse(&target.root).map_err(|e| Error::invalid(format!("{url:?}: {e}")))?;
+        let invalid = |e| Error::invalid(format!("{:?}: {e}", target.location));
+        let root = Path::parse(&target.root).map_err(invalid)?;
         let (location, service) = (target.location.clone(), target.service);
         let cache = options
             .cache()?
@@ -559,6 +564,24 @@ impl Store for RemoteStore {
     fn etag(&self, object: &str) -> Option<String> {
         let known = self.known();
         known.get(object).and_then(Pieces::identified).map(|(etag, _)| etag.to_owned())
+    }
+
+    fn beside(&self, name: &str) -> Result<Arc<dyn Store>> {
+        check_inside(name, &self.location)?;
+        let next_to = |path: &str| match path.rsplit_once('/') {
+            Some((folder, _)) => format!("{folder}/{name}"),
+            None => name.to_owned(),
+        };
+        let (location, root) = (next_to(&self.location), next_to(self.root.as_ref()));
+        let store = match &*self.source {
+            ClientSource::Given(client) => Self::with_client(location, Arc::clone(client), &root)?,
+            ClientSource::Connected(target, options) => {
+                Self::of_url(RemoteUrl { root, location, ..target.clone() }, options)?
+            }
+        };
+        // Requests are counted, and canceled, with those of this store.
+        let (traffic, cancel) = (Arc::clone(&self.traffic), self.cancel.clone());
+        Ok(Arc::new(Self { traffic, cancel, ..store }))
     }
 
     fn read_many(&self, object: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
