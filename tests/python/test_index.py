@@ -142,3 +142,22 @@ def test_an_entry_without_stored_cells_is_damage(tmp_path):
     out.write_bytes(data)
     for command in (["cat", out, "air"], ["stat", out, "air"], ["diff", out, source]):
         tet(*command, code=4)
+
+
+def test_opening_and_coordinates_need_no_source(tmp_path):
+    paths = [tmp_path / f"{day}.nc" for day in range(4)]
+    for day, path in enumerate(paths):
+        write(path, day)
+    expected = xr.open_mfdataset(paths, combine="nested", concat_dim="time", data_vars="minimal", coords="minimal", compat="override").load()
+    tet("mosaic", tmp_path / "all.tix", *paths, "--along", "time")
+    for path in paths:
+        path.rename(path.with_suffix(".away"))
+    info = tet("info", tmp_path / "all.tix").decode()
+    assert "2000-01-01" in info and "2000-01-12" in info
+    assert tet("cat", tmp_path / "all.tix", "time", "time=2..5", "--raw") == np.arange(2, 6, dtype="i4").tobytes()
+    assert json.loads(tet("stat", tmp_path / "all.tix", "x", "--json"))["count"] == 6
+    # Cells are in the sources.
+    tet("cat", tmp_path / "all.tix", "air", code=(3, 4, 5))
+    for path in paths:
+        path.with_suffix(".away").rename(path)
+    assert tet("cat", tmp_path / "all.tix", "air", "time=@2000-01-05", "--raw") == np.ascontiguousarray(expected["air"].values[4]).tobytes()

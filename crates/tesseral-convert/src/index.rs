@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tesseral_core::{ArraySchema, Attributes, Dimension, Error, Result, Selection};
 use tesseral_dataset::{Container, Open, Output};
-use tesseral_format::{ArraySource, ContainerSource, Request};
+use tesseral_format::{ArraySource, ContainerSource, Request, to_little_endian};
 use tesseral_registry::index::{
     ChunkForm, IndexContent, IndexedArray, IndexedSource, Piece, SourceState, chunk_form, relative_path,
 };
@@ -124,7 +124,12 @@ struct Building<'a> {
     origins: Vec<u32>,
     /// Containers of sources that later ones are compared with.
     opened: HashMap<u32, Container>,
+    /// Cells of index coordinates, which the index holds itself: a dataset opens without its sources then.
+    coordinates: HashMap<usize, Vec<u8>>,
 }
+
+/// Bytes of a coordinate that an index holds at most.
+const COORDINATE: usize = 16 << 20;
 
 impl<'a> Building<'a> {
     fn new(options: &'a IndexOptions, paths: &'a [PathBuf]) -> Self {
@@ -137,6 +142,7 @@ impl<'a> Building<'a> {
             arrays: HashMap::new(),
             origins: Vec::new(),
             opened: HashMap::new(),
+            coordinates: HashMap::new(),
         }
     }
 
@@ -149,23 +155,51 @@ impl<'a> Building<'a> {
         let source = relative_path(&location, target);
         self.content.sources.push(IndexedSource { path: source, format: format.id().to_owned(), state });
         self.merge_attributes(number, &*container);
+        let own = open.container(format, Arc::clone(&container));
         let mut same = Vec::new();
         for at in 0..container.len() {
             let (name, array) = (container.name(at).to_owned(), container.array(at)?);
             check_supported(array.schema(), path).map_err(|e| e.in_array(&name))?;
             match self.arrays.get(&name).copied() {
-                None => self.first(number, &name, &*container, &*array)?,
+                None => {
+                    let known = self.content.arrays.len();
+                    self.first(number, &name, &*container, &*array)?;
+                    if is_index(array.schema(), &name) {
+                        self.coordinates.insert(known, Vec::new());
+                        self.keep_coordinate(known, &own, at)?;
+                    }
+                }
                 Some(known) if self.content.arrays[known].axis.is_some() => {
                     self.piece(known, number, &name, &*container, &*array)?;
+                    self.keep_coordinate(known, &own, at)?;
                 }
                 Some(known) => same.push((known, name)),
             }
         }
         if !same.is_empty() {
-            let own = open.open_store(store)?;
             self.compare(&own, number, &same, open)?;
         }
         Ok(())
+    }
+
+    /// Adds the cells of a source to those of an index coordinate, if the index holds them.
+    fn keep_coordinate(&mut self, known: usize, own: &Container, at: usize) -> Result<()> {
+        let Some(kept) = self.coordinates.get_mut(&known) else { return Ok(()) };
+        let array = own.array_at(at)?;
+        let field = &array.schema().fields[0];
+        let bytes = field.cell_size().zip(array.schema().shape()).and_then(|(size, shape)| {
+            let bytes = shape.iter().try_fold(size as u64, |bytes, n| bytes.checked_mul(*n))?;
+            usize::try_from(bytes).ok()?.checked_add(kept.len())
+        });
+        if bytes.is_none_or(|bytes| bytes > COORDINATE) {
+            self.coordinates.remove(&known);
+            return Ok(());
+        }
+        let word = field.dtype.word();
+        array.read_with(&array.all()?, |cells| {
+            kept.extend_from_slice(&to_little_endian(cells.bytes().into(), word));
+            Ok(())
+        })
     }
 
     /// Attributes of the dataset are those that all sources agree on.
@@ -216,7 +250,7 @@ impl<'a> Building<'a> {
         let (form, entry) = self.form(name, container, array)?;
         let mut schema = array.schema().clone();
         name.clone_into(&mut schema.name);
-        let is_index = matches!(schema.dims.as_slice(), [dim] if name.rsplit('/').next() == Some(&dim.name));
+        let is_index = is_index(&schema, name);
         let (axis, new_axis) = match &self.options.join {
             Join::Union => (None, false),
             Join::Along(along) => (schema.dims.iter().position(|dim| dim.name == *along), false),
@@ -323,8 +357,18 @@ impl<'a> Building<'a> {
             return Err(Error::not_found("dimension", along, names));
         }
         self.content.table = Bytes::from(self.table);
+        let mut coordinates: Vec<_> = self.coordinates.into_iter().collect();
+        coordinates.sort_unstable_by_key(|(array, _)| *array);
+        for (array, cells) in coordinates {
+            self.content.set_inline(array, cells);
+        }
         Ok(self.content)
     }
+}
+
+/// Whether an array is the coordinate of its only dimension.
+fn is_index(schema: &ArraySchema, name: &str) -> bool {
+    matches!(schema.dims.as_slice(), [dim] if name.rsplit('/').next() == Some(&dim.name))
 }
 
 /// Arrays that an index can hold.

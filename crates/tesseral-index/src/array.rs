@@ -6,12 +6,13 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tesseral_core::{ArraySchema, ChunkGrid, ChunkStats, Coords, Error, Region, Result, Selection, Slice};
 use tesseral_format::{
     Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Planned, PlannedChunk,
     Request, Scratch, Target, Totals, Uncovered,
 };
-use tesseral_store::Rounds;
+use tesseral_store::{JoinedStore, Rounds};
 
 use crate::chunk::{ChunkEntry, ENTRY};
 use crate::sources::Sources;
@@ -69,7 +70,7 @@ impl VirtualArray {
     fn decoder(&self, piece: &Piece) -> Result<Option<Arc<dyn ArraySource>>> {
         let form = self.form(piece)?;
         let recipe = match &form.kind {
-            FormKind::Stored => return Ok(None),
+            FormKind::Stored | FormKind::Inline(_) => return Ok(None),
             FormKind::Opened => {
                 let container = self.sources.opened(piece.source)?;
                 let array = container.array(container.find(&form.name)?)?;
@@ -223,7 +224,7 @@ impl ArraySource for VirtualArray {
         let (Some((_, inner)), Some(piece)) = (known, piece) else { return Cow::Borrowed("") };
         let decoder = self.decoder(piece).ok().flatten();
         let name = decoder.as_ref().map_or(Cow::Borrowed(""), |decoder| decoder.object(inner));
-        Cow::Owned(format!("{}:{name}", piece.source))
+        Cow::Owned(JoinedStore::object(piece.source, &name))
     }
 
     fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
@@ -255,6 +256,13 @@ impl ArraySource for VirtualArray {
             if grid.total() == 0 {
                 continue;
             }
+            if matches!(self.form(piece)?.kind, FormKind::Inline(_)) {
+                let region = Region::from_shape(grid.shape());
+                let access = Access::Coded { granule: Some(1) };
+                let chunk = PlannedChunk::exact(0, region, SmallVec::new(), access);
+                plan.chunks.push(self.outer(number, piece, chunk)?);
+                continue;
+            }
             let touched = grid.touched(&selected);
             limits.check_plan(touched.remaining().saturating_add(plan.chunks.len() as u64))?;
             for coords in touched {
@@ -273,6 +281,11 @@ impl ArraySource for VirtualArray {
     fn totals(&self, _everything: &Request) -> Result<Option<Totals>> {
         let mut totals = Totals { chunks: 0, stored_bytes: 0, digests: false };
         for piece in &self.array.pieces {
+            if let FormKind::Inline(cells) = &self.form(piece)?.kind {
+                totals.chunks = totals.chunks.saturating_add(1);
+                totals.stored_bytes = totals.stored_bytes.saturating_add(cells.len() as u64);
+                continue;
+            }
             if self.form(piece)?.kind == FormKind::Opened {
                 // Sources are not opened for a number that is only shown.
                 continue;
@@ -347,6 +360,21 @@ impl ArraySource for VirtualArray {
         let named = |e: Error| e.in_array(&self.array.schema.name);
         if let Some(decoder) = self.decoder(piece)? {
             return decoder.decode(&inner, column, parts, cells, out, scratch).map_err(named);
+        }
+        if let FormKind::Inline(stored) = &self.form(piece)?.kind {
+            let ColumnMut::Fixed { values, validity: None } = out else {
+                return Err(Error::internal("cells in an index have no validity"));
+            };
+            let size = self.array.schema.fields[0].cell_size().unwrap_or(1);
+            let start = usize::try_from(cells.start).ok().and_then(|start| start.checked_mul(size));
+            let run = start.and_then(|start| stored.get(start..start.checked_add(values.len())?));
+            values.copy_from_slice(run.ok_or_else(|| Error::internal("cells beyond those of an index"))?);
+            if cfg!(target_endian = "big") {
+                values
+                    .chunks_exact_mut(self.array.schema.fields[0].dtype.word().max(1))
+                    .for_each(<[u8]>::reverse);
+            }
+            return Ok(());
         }
         let (Access::Direct { swapped }, [stored], ColumnMut::Fixed { values, .. }) =
             (inner.access, parts, out)

@@ -21,6 +21,9 @@ const BIG: u32 = 8;
 const RANGES: u32 = 16;
 /// The chunk has a part, even if it has no bytes.
 const PART: u32 = 32;
+/// Ranges of cells that begin at a multiple of a power of two can be decoded: its exponent, in these bits.
+const GRANULE: u32 = 0x3f00;
+const GRANULE_SHIFT: u32 = 8;
 
 /// Location of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +63,7 @@ impl ChunkEntry {
 
     /// Whether a reader of this version understands it.
     pub(crate) fn is_valid(self) -> bool {
-        let known = PRESENT | FULL | DIRECT | BIG | RANGES | PART;
+        let known = PRESENT | FULL | DIRECT | BIG | RANGES | PART | GRANULE;
         self.flags & !known == 0 && self.offset.checked_add(self.len).is_some()
     }
 
@@ -83,6 +86,9 @@ impl ChunkEntry {
             }
             Access::Coded { granule: Some(1) } => flags |= RANGES,
             Access::Coded { granule: None } => {}
+            Access::Coded { granule: Some(granule) } if granule.is_power_of_two() => {
+                flags |= granule.trailing_zeros() << GRANULE_SHIFT;
+            }
             Access::Coded { .. } => return None,
         }
         let (offset, len, object) = part.map_or((0, 0, 0), |part| (part.offset, part.len, part.object));
@@ -112,7 +118,9 @@ impl ChunkEntry {
         let access = if self.flags & DIRECT != 0 {
             Access::Direct { swapped: (self.flags & BIG != 0) != cfg!(target_endian = "big") }
         } else {
-            Access::Coded { granule: (self.flags & RANGES != 0).then_some(1) }
+            let exponent = (self.flags & GRANULE) >> GRANULE_SHIFT;
+            let ranges = self.flags & RANGES != 0 || exponent > 0;
+            Access::Coded { granule: ranges.then_some(1 << exponent) }
         };
         PlannedChunk {
             id: grid.linear(coords),

@@ -9,7 +9,7 @@ use tesseral_format::{
     ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, Format, Groups, OpenOptions,
     Probe, Sniff,
 };
-use tesseral_store::{Store, StoreExt};
+use tesseral_store::{JoinedStore, Store, StoreExt};
 
 use crate::array::VirtualArray;
 use crate::sources::Sources;
@@ -68,7 +68,7 @@ impl IndexContainer {
             sources: sources.len(),
             opened,
             len,
-            store: sources,
+            store: Arc::new(JoinedStore::new(sources)),
         })
     }
 }

@@ -1,17 +1,12 @@
-//! The stores of the sources, behind one store: object `7:name` is the object `name` of source 7.
+//! The stores of the sources, members of one store: object `7:name` is the object `name` of source 7.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::UNIX_EPOCH;
 
-use bytes::Bytes;
 use tesseral_core::{Error, ErrorKind, Result};
 use tesseral_format::{ContainerSource, OpenOptions};
-use tesseral_store::{
-    ByteRange, Location, ObjectBytes, ObjectInfo, Overwrite, Profile, ReadMode, Staged, StorageOptions, Store,
-};
+use tesseral_store::{Location, Profile, ReadMode, StorageOptions, Store, StoreMembers};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::format::FindFormat;
@@ -50,14 +45,21 @@ impl SourceState {
     }
 }
 
-/// The path of a source as an index at `index` stores it: relative to its folder where both are local and on one path.
+/// The path of a source as an index at `index` stores it: relative to its folder if the source is below it.
 pub fn relative_path(source: &Location, index: &Location) -> String {
+    if let (Location::Url(source), Location::Url(index)) = (source, index) {
+        let folder = index.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let inner = source.strip_prefix(folder).and_then(|inner| inner.strip_prefix('/'));
+        let inner = inner.filter(|inner| !inner.split('/').any(|part| matches!(part, "" | "." | "..")));
+        return inner.unwrap_or(source).to_owned();
+    }
     let (Some(path), Some(index)) = (source.path(), index.path()) else { return source.to_string() };
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let (path, index) = (absolute(path), absolute(index));
     let folder = index.parent().unwrap_or(Path::new("/"));
+    let plain = |inner: &Path| inner.components().all(|part| matches!(part, std::path::Component::Normal(_)));
     match path.strip_prefix(folder) {
-        Ok(inner) if inner.as_os_str() != "" => inner.to_string_lossy().into_owned(),
+        Ok(inner) if inner.as_os_str() != "" && plain(inner) => inner.to_string_lossy().into_owned(),
         _ => path.to_string_lossy().into_owned(),
     }
 }
@@ -101,20 +103,15 @@ impl Sources {
         self.sources.len()
     }
 
-    fn location(&self, path: &str) -> Result<Location> {
+    /// Where a source is, and its store. A relative path is reached as the index was.
+    fn reach(&self, path: &str) -> Result<(Location, Arc<dyn Store>)> {
         let source = Location::parse(path)?;
-        let Some(relative) = source.path().filter(|path| path.is_relative()) else { return Ok(source) };
-        let base = Location::parse(self.index.location())?;
-        match base {
-            Location::Path(index) => {
-                let folder = index.parent().map(Path::to_path_buf).unwrap_or_default();
-                Ok(Location::Path(folder.join(relative)))
-            }
-            Location::Url(url) => {
-                let folder = url.rsplit_once('/').map_or(url.as_str(), |(folder, _)| folder);
-                Location::parse(PathBuf::from(format!("{folder}/{path}")))
-            }
+        if source.path().is_none_or(Path::is_absolute) {
+            let store = source.store(ReadMode::Read, &StorageOptions::default())?;
+            return Ok((source, store));
         }
+        let store = self.index.beside(path)?;
+        Ok((Location::parse(store.location())?, store))
     }
 
     /// The store of a source, after a comparison with the state that was indexed.
@@ -126,8 +123,7 @@ impl Sources {
         if let Some(store) = slot.get() {
             return Ok(store);
         }
-        let location = self.location(&source.path)?;
-        let store = location.store(ReadMode::Read, &StorageOptions::default())?;
+        let (location, store) = self.reach(&source.path)?;
         let now = SourceState::read(&location, &*store)?;
         let changed = |what: String| {
             Error::changed(
@@ -164,91 +160,23 @@ impl Sources {
         let opened = self.find(&source.format)?.open(store, &self.options)?;
         Ok(slot.get_or_init(|| opened))
     }
-
-    /// The store and the name of an object there.
-    fn route<'a>(&self, object: &'a str) -> Result<(&Arc<dyn Store>, &'a str)> {
-        if object.is_empty() {
-            return Ok((&self.index, ""));
-        }
-        let parts = object.split_once(':').and_then(|(number, name)| Some((number.parse().ok()?, name)));
-        let (number, name) =
-            parts.ok_or_else(|| Error::internal(format!("object {object:?} of an index")))?;
-        Ok((self.store(number)?, name))
-    }
 }
 
-impl Store for Sources {
-    fn location(&self) -> &str {
-        self.index.location()
+impl StoreMembers for Sources {
+    fn own(&self) -> &Arc<dyn Store> {
+        &self.index
     }
 
-    fn len(&self, object: &str) -> Result<u64> {
-        let (store, name) = self.route(object)?;
-        store.len(name)
-    }
-
-    fn read_many(&self, object: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let (store, name) = self.route(object)?;
-        store.read_many(name, ranges)
-    }
-
-    fn resident(&self, object: &str) -> Result<Option<Bytes>> {
-        let (store, name) = self.route(object)?;
-        store.resident(name)
-    }
-
-    fn view(&self, object: &str, range: Range<u64>) -> Result<Bytes> {
-        let (store, name) = self.route(object)?;
-        store.view(name, range)
-    }
-
-    fn release(&self, object: &str) {
-        if let Ok((store, name)) = self.route(object) {
-            store.release(name);
+    /// Objects of a source that was opened are named by its container, whose cells can be in several files.
+    fn member(&self, number: u32) -> Result<Arc<dyn Store>> {
+        match self.opened.get(number as usize).and_then(OnceLock::get) {
+            Some(opened) => Ok(Arc::clone(opened.store())),
+            None => self.store(number).map(Arc::clone),
         }
-    }
-
-    fn watch(&self) -> Result<tesseral_store::OperationGuard> {
-        self.index.watch()
-    }
-
-    fn read_objects(&self, reads: &[(&str, ByteRange)]) -> Result<Vec<ObjectBytes>> {
-        // Objects of one source are read together.
-        let mut by_store: BTreeMap<usize, (&Arc<dyn Store>, Vec<usize>)> = BTreeMap::new();
-        let mut names = Vec::with_capacity(reads.len());
-        for (at, (object, _)) in reads.iter().enumerate() {
-            let (store, name) = self.route(object)?;
-            names.push(name);
-            let address = Arc::as_ptr(store).cast::<()>().addr();
-            by_store.entry(address).or_insert_with(|| (store, Vec::new())).1.push(at);
-        }
-        let mut out: Vec<Option<ObjectBytes>> = reads.iter().map(|_| None).collect();
-        for (store, own) in by_store.into_values() {
-            let asked: Vec<(&str, ByteRange)> =
-                own.iter().map(|at| (names[*at], reads[*at].1.clone())).collect();
-            for (at, bytes) in own.iter().zip(store.read_objects(&asked)?) {
-                out[*at] = Some(bytes);
-            }
-        }
-        out.into_iter()
-            .map(|bytes| bytes.ok_or_else(|| Error::internal("the store returned too few objects")))
-            .collect()
     }
 
     fn profile(&self) -> Profile {
         let remote = self.sources.iter().any(|source| source.path.contains("://"));
         if remote { Profile::NETWORK } else { self.index.profile() }
-    }
-
-    fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
-        self.index.list(folder)
-    }
-
-    fn stage(&self, object: &str, _overwrite: Overwrite) -> Result<Box<dyn Staged>> {
-        Err(Error::unsupported(format!("writing {object:?} through an index")))
-    }
-
-    fn remove(&self, object: &str) -> Result<()> {
-        Err(Error::unsupported(format!("removing {object:?} through an index")))
     }
 }

@@ -52,6 +52,8 @@ pub enum FormKind {
     Recipe(Vec<u8>),
     /// The source is opened; the chunk table has no entries.
     Opened,
+    /// The cells are these bytes, little-endian: the array is in the index. The chunk table has no entries.
+    Inline(Vec<u8>),
 }
 
 /// Common properties of the chunks of pieces.
@@ -140,6 +142,18 @@ impl IndexContent {
         first as u64
     }
 
+    /// Puts the cells of an array, little-endian, into the index.
+    pub fn set_inline(&mut self, array: usize, cells: Vec<u8>) {
+        let Some(array) = self.arrays.get_mut(array) else { return };
+        let shape = array.schema.shape().unwrap_or_default();
+        let (format, name) = (crate::ID.to_owned(), array.schema.name.clone());
+        let form = u32::try_from(self.forms.len()).unwrap_or(u32::MAX);
+        let chunk = shape.iter().map(|n| (*n).max(1)).collect();
+        self.forms.push(ChunkForm { format, name, kind: FormKind::Inline(cells), chunk });
+        (array.axis, array.new_axis) = (None, false);
+        array.pieces = vec![Piece { source: 0, form, start: 0, extent: 1, entry: 0 }];
+    }
+
     /// Number of chunks in the table.
     pub fn chunks(&self) -> u64 {
         (self.table.len() / ENTRY) as u64
@@ -167,6 +181,7 @@ impl IndexContent {
                 FormKind::Stored => (0, &[]),
                 FormKind::Recipe(recipe) => (1, recipe),
                 FormKind::Opened => (2, &[]),
+                FormKind::Inline(cells) => (3, cells),
             };
             out.push(kind);
             put_bytes(out, recipe);
@@ -239,6 +254,7 @@ impl IndexContent {
                 0 => FormKind::Stored,
                 1 => FormKind::Recipe(recipe),
                 2 => FormKind::Opened,
+                3 => FormKind::Inline(recipe),
                 _ => return Err(corrupt(cursor.at(), "unknown form of chunks")),
             };
             let chunk = coords(&mut cursor, object)?;
@@ -286,7 +302,14 @@ impl IndexContent {
                 return Err(corrupt("a piece with several positions along a new dimension".to_owned()));
             }
             next = next.checked_add(piece.extent).ok_or_else(|| corrupt("invalid extent".to_owned()))?;
-            if form.kind != FormKind::Opened {
+            if let FormKind::Inline(cells) = &form.kind {
+                let size = array.schema.fields[0].cell_size().map(|size| size as u64);
+                let mut extents = array.piece_shape(piece).into_iter();
+                let bytes = size.and_then(|size| extents.try_fold(size, u64::checked_mul));
+                if bytes != Some(cells.len() as u64) {
+                    return Err(corrupt(format!("{} bytes of cells", cells.len())));
+                }
+            } else if form.kind != FormKind::Opened {
                 let grid = ChunkGrid::new(&array.piece_shape(piece), &form.chunk)
                     .map_err(|e| corrupt(e.to_string()))?;
                 let ends =
