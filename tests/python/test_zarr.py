@@ -389,3 +389,24 @@ def test_claimed_sizes_are_limits(tmp_path):
     tet("cat", folder, "x", "--raw", code=6)
     (folder / "0").write_bytes(b"x" * 64)
     tet("cat", folder, "x", "0=5:7", "--raw", code=(5, 6))
+
+
+@pytest.mark.parametrize("shuffle", ["noshuffle", "shuffle", "bitshuffle"])
+@pytest.mark.parametrize("checked", [False, True])
+def test_windows_of_blocks_equal_the_cells(tmp_path, shuffle, checked):
+    cells = np.cumsum(np.random.default_rng(3).normal(size=(40, 60, 70)), axis=0).astype("f4")
+    codecs = [BloscCodec(cname="lz4", shuffle=shuffle, blocksize=1 << 14), *([Crc32cCodec()] if checked else [])]
+    root = zarr.open_group(tmp_path / "x.zarr", mode="w", zarr_format=3)
+    root.create_array("a", data=cells, chunks=(33, 50, 40), compressors=codecs, dimension_names=["t", "y", "x"])
+    rng = random.Random(shuffle)
+    for _ in range(12):
+        start = [rng.randrange(n) for n in cells.shape]
+        end = [rng.randrange(s + 1, n + 1) for s, n in zip(start, cells.shape)]
+        step = [rng.choice([1, 1, 3]) for _ in start]
+        selection = [f"{dim}={s}:{e}:{k}" for dim, s, e, k in zip("tyx", start, end, step)]
+        expected = cells[tuple(slice(s, e, k) for s, e, k in zip(start, end, step))]
+        assert tet("cat", tmp_path / "x.zarr", "a", *selection, "--raw") == expected.tobytes(), selection
+    assert tet("cat", tmp_path / "x.zarr", "a", "--raw", "--memory", "1MiB") == cells.tobytes()
+    tet("index", tmp_path / "x.tix", tmp_path / "x.zarr")
+    assert tet("cat", tmp_path / "x.tix", "a", "t=30:40", "y=7:55:2", "--raw") == np.ascontiguousarray(cells[30:40, 7:55:2]).tobytes()
+    tet("verify", tmp_path / "x.zarr", "--deep")

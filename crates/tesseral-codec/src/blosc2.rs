@@ -98,6 +98,26 @@ pub fn decode_chunk_into(src: &[u8], dst: &mut [u8], contexts: &mut Contexts) ->
     chunk.decode_range(0..dst.len(), dst, contexts)
 }
 
+/// Decodes a range of bytes of a chunk outside a frame, of `total` bytes, and no block other than those that hold them.
+///
+/// # Errors
+/// As [`decode_into`]; `InvalidRequest` for bytes beyond `total`.
+pub fn decode_chunk_range(
+    src: &[u8],
+    total: usize,
+    start: usize,
+    dst: &mut [u8],
+    contexts: &mut Contexts,
+) -> Result<()> {
+    let chunk = chunk::BloscChunk::parse(src)?;
+    chunk.expect(total)?;
+    let end = start.checked_add(dst.len()).filter(|end| *end <= total);
+    let Some(end) = end else {
+        return Err(Error::invalid(format!("bytes {start}..+{} out of range for {total} bytes", dst.len())));
+    };
+    chunk.decode_range(start..end, dst, contexts)
+}
+
 /// The decoded length that a chunk outside a frame declares.
 ///
 /// # Errors

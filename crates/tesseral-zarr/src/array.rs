@@ -34,6 +34,8 @@ const ABSENT_COST: u64 = 1024;
 const TOGETHER: usize = 1 << 16;
 /// Size of the shard indexes that an array keeps, in bytes.
 const KEPT_INDEXES: usize = 32 << 20;
+/// Cells at whose multiples decoding of compressed blocks can start. Anywhere would do, but a short range costs a whole block.
+const BLOCK_CELLS: u64 = 4096;
 
 /// An array of an opened hierarchy.
 #[derive(Debug)]
@@ -226,7 +228,10 @@ impl ZarrArray {
         let big = match self.chain.stages() {
             [] => false,
             [Stage::Swap(_)] => true,
-            _ => return Access::Coded { granule: None },
+            _ => {
+                let ranges = self.chain.decodes_ranges() && matches!(self.cells.stored, StoredCell::Elements);
+                return Access::Coded { granule: ranges.then_some(BLOCK_CELLS) };
+            }
         };
         match self.cells.stored {
             StoredCell::Elements => {
@@ -358,12 +363,18 @@ impl ZarrArray {
                 if cells.start == 0 && cells.end == chunk.cells {
                     self.chain.decode_into(&encoded, values, scratch)?;
                 } else {
-                    // Only chunks without a compressor are divided.
                     let at = |cell: u64| usize::try_from(cell).ok()?.checked_mul(size);
-                    let run = at(cells.start).zip(at(cells.end));
-                    let run = run.and_then(|(start, end)| bytes.get(start..end)).unwrap_or_default();
-                    let shape = [cells.end.saturating_sub(cells.start)];
-                    self.chain.decode_into(&Encoded { bytes: run, shape: &shape }, values, scratch)?;
+                    let (total, run) = (at(chunk.cells), at(cells.start).zip(at(cells.end)));
+                    let (total, (start, end)) =
+                        total.zip(run).ok_or_else(|| Error::internal("cells beyond the address space"))?;
+                    if self.chain.decodes_ranges() {
+                        self.chain.decode_range(bytes, total, start, values, scratch)?;
+                    } else {
+                        // Other compressed chunks are not divided.
+                        let run = bytes.get(start..end).unwrap_or_default();
+                        let shape = [cells.end.saturating_sub(cells.start)];
+                        self.chain.decode_into(&Encoded { bytes: run, shape: &shape }, values, scratch)?;
+                    }
                 }
                 if cfg!(target_endian = "big") {
                     values.chunks_exact_mut(self.cells.word().max(1)).for_each(<[u8]>::reverse);

@@ -70,6 +70,33 @@ impl CodecChain {
         })
     }
 
+    /// Whether ranges of cells decode without the whole chunk: Blosc compresses blocks.
+    pub(crate) fn decodes_ranges(&self) -> bool {
+        match self.stages.split_first() {
+            Some((Stage::Compress(Compressor::Blosc), checks)) => {
+                checks.iter().all(|stage| matches!(stage, Stage::Check(..)))
+            }
+            _ => false,
+        }
+    }
+
+    /// Decodes bytes of a chunk of `total` bytes from `start` on, if the chain [decodes ranges](Self::decodes_ranges).
+    pub(crate) fn decode_range(
+        &self,
+        mut bytes: &[u8],
+        total: usize,
+        start: usize,
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        for stage in self.stages.iter().rev() {
+            if let Stage::Check(sum, place) = stage {
+                bytes = sum.verify(bytes, *place)?;
+            }
+        }
+        blosc2::decode_chunk_range(bytes, total, start, out, &mut scratch.contexts)
+    }
+
     /// Decodes a chunk of unknown length and passes it to `finish`.
     pub(crate) fn decode_with(
         &self,

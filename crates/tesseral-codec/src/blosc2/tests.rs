@@ -45,6 +45,14 @@ fn chunks_of_blosc_1_round_trip_and_truncations_are_rejected() {
                 let mut back = vec![0xaa; src.len()];
                 decode_chunk_into(&packed, &mut back, &mut contexts).unwrap();
                 assert!(back == src, "{settings:?} {}", src.len());
+                for start in [0, src.len() / 3, src.len()] {
+                    let part = &mut back[..(src.len() - start).min(1000)];
+                    part.fill(0xaa);
+                    decode_chunk_range(&packed, src.len(), start, part, &mut contexts).unwrap();
+                    assert!(src[start..].starts_with(part), "{settings:?} {start}");
+                }
+                assert!(decode_chunk_range(&packed, src.len(), src.len(), &mut [0], &mut contexts).is_err());
+                assert!(decode_chunk_range(&packed, src.len() + 1, 0, &mut [], &mut contexts).is_err());
                 for len in (0..packed.len()).step_by(packed.len() / 9 + 1) {
                     assert!(decode_chunk_into(&packed[..len], &mut back, &mut contexts).is_err());
                 }
