@@ -66,11 +66,30 @@ def netcdf(path):
         inner.createVariable("y", "f4", ["x"])[:] = [1, 2, 3]
 
 
+def virtual(path):
+    """Cells in other files: virtual datasets over the file itself and over `latest.h5`, and a raw file that does not exist."""
+    with h5py.File(path, "w", libver="v110") as file:
+        file.create_dataset("own", data=np.arange(12, dtype="i4").reshape(3, 4), chunks=(2, 3))
+        layout = h5py.VirtualLayout((4, 8), "i4")
+        layout[:3, :4] = h5py.VirtualSource(".", "own", (3, 4))
+        layout[1:4, 5:8] = h5py.VirtualSource(".", "own", (3, 4))[:, 1:]
+        file.create_virtual_dataset("beside", layout, fillvalue=-1)
+        layout = h5py.VirtualLayout((6, 10), "f4")
+        layout[::2] = h5py.VirtualSource("latest.h5", "deflate", (6, 10))[3:]
+        layout[1, :3] = h5py.VirtualSource("absent.h5", "x", (3,))
+        file.create_virtual_dataset("elsewhere", layout, fillvalue=2.5)
+        layout = h5py.VirtualLayout((5,), h5py.string_dtype())
+        layout[1:] = h5py.VirtualSource("latest.h5", "text", (4,))
+        file.create_virtual_dataset("text", layout)
+        file.create_dataset("raw", (4, 3), ">i2", external=[("a.raw", 1, 10), ("b.raw", 0, 14)])
+
+
 def main():
     ROOT.mkdir(parents=True, exist_ok=True)
     layouts(ROOT / "earliest.h5", "earliest")
     layouts(ROOT / "latest.h5", "latest")
     netcdf(ROOT / "netcdf4.nc")
+    virtual(ROOT / "virtual.h5")
     versions = f"h5py {h5py.__version__} (HDF5 {h5py.version.hdf5_version}), netCDF4 {netCDF4.__version__}"
     names = sorted(path.name for path in ROOT.iterdir() if path.suffix in (".h5", ".nc"))
     sums = {name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in names}

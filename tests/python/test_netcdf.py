@@ -149,18 +149,12 @@ def test_other_files_have_a_way_in(tmp_path, name, content, word):
     assert done.returncode == 4 and word in done.stderr, done.stderr
 
 
-def test_cells_in_other_files_are_refused_with_a_way_in(tmp_path):
-    layout = h5py.VirtualLayout((2, 3), "i4")
-    layout[0] = h5py.VirtualSource("other.h5", "d", (3,))
+def test_links_to_other_files_are_refused_with_a_way_in(tmp_path):
     with h5py.File(tmp_path / "x.h5", "w") as file:
-        file.create_virtual_dataset("virtual", layout, fillvalue=-1)
-        file.create_dataset("raw", (5,), "i4", external=[("raw.bin", 0, 20)])
         file["link"] = h5py.ExternalLink("other.h5", "/d")
         file["plain"] = np.arange(3)
-    for name, words in [("virtual", ["virtual datasets", "h5py"]), ("raw", ["external files", "h5py"]), ("link", ["another file", "open other.h5"])]:
-        done = subprocess.run([TET, "cat", tmp_path / "x.h5", name], capture_output=True, text=True)
-        assert done.returncode == 7 and all(word in done.stderr for word in words), done.stderr
-        assert done.stderr.count("not supported") == 1, done.stderr
-        shown = tet("info", tmp_path / "x.h5").decode()
-        assert all(word in shown for word in words)
+    done = subprocess.run([TET, "cat", tmp_path / "x.h5", "link"], capture_output=True, text=True)
+    assert done.returncode == 7 and "another file" in done.stderr and "open other.h5" in done.stderr, done.stderr
+    assert done.stderr.count("not supported") == 1, done.stderr
+    assert "open other.h5" in tet("info", tmp_path / "x.h5").decode()
     assert tet_json("stat", tmp_path / "x.h5", "plain")["sum"] == 3

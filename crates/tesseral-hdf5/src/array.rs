@@ -1,19 +1,18 @@
 //! A dataset as an array: chunks from its index or of its contiguous cells.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use tesseral_core::{
-    ArraySchema, CellLen, ChunkGrid, Coords, DType, Dimension, Error, Region, Result, alloc, missing,
-};
+use tesseral_core::{ArraySchema, CellLen, ChunkGrid, Coords, DType, Error, Region, Result, alloc};
 use tesseral_format::{
     Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, Part, Planned, PlannedChunk,
     Request, Role, Scratch, Totals, Uncovered, contiguous_chunk_shape, first_cell,
 };
-use tesseral_store::Rounds;
+use tesseral_store::{JoinedStore, Rounds};
 
-use crate::dataset::{DatasetInfo, StorageLayout};
+use crate::dataset::{DatasetInfo, ExternalSegment, StorageLayout};
 use crate::dimension::NamedExtent;
 use crate::file::{File, HeapReader};
 use crate::index::{ChunkIndex, ChunkLocation};
@@ -43,6 +42,24 @@ enum ChunkStorage {
     Header,
     At(ChunkLocation),
     Unwritten,
+    /// In raw files: object and range of each part.
+    Outside(Vec<(u32, Range<u64>)>),
+}
+
+/// The ranges of raw files that hold `len` bytes of a dataset from `start` on; `None` if they end before.
+fn external_parts(segments: &[ExternalSegment], start: u64, len: u64) -> Option<Vec<(u32, Range<u64>)>> {
+    let (mut parts, mut skip, mut rest) = (Vec::new(), start, len);
+    for segment in segments {
+        let own = segment.len.saturating_sub(skip).min(rest);
+        if own > 0 {
+            let from = segment.offset.checked_add(skip)?;
+            // The file itself is object 0.
+            parts.push((segment.file.checked_add(1)?, from..from.checked_add(own)?));
+        }
+        skip = skip.saturating_sub(segment.len);
+        rest -= own;
+    }
+    (rest == 0).then_some(parts)
 }
 
 impl Hdf5Array {
@@ -51,12 +68,11 @@ impl Hdf5Array {
         let with_elements =
             |own: &mut dyn Iterator<Item = u64>| -> Coords { own.chain(cell.dims.iter().copied()).collect() };
         let stored = with_elements(&mut shape.iter().copied());
-        let extents = with_elements(&mut dims.iter().map(|dim| dim.extent));
         let chunk = match &layout {
             StorageLayout::Chunked(chunked) => {
                 with_elements(&mut chunked.chunk.iter().map(|n| u64::from(*n)))
             }
-            StorageLayout::Contiguous(_) => match cell.place {
+            StorageLayout::Contiguous(_) | StorageLayout::External(_) => match cell.place {
                 None => contiguous_chunk_shape(&stored, cell.size as u64),
                 // Elements of an array in a member are inside one chunk.
                 Some(place) => {
@@ -64,24 +80,16 @@ impl Hdf5Array {
                     with_elements(&mut chunk.iter().copied())
                 }
             },
-            StorageLayout::Compact(_) => stored.iter().map(|n| (*n).max(1)).collect(),
+            StorageLayout::Compact(_) | StorageLayout::Virtual(_) => {
+                stored.iter().map(|n| (*n).max(1)).collect()
+            }
         };
-        let mut schema = ArraySchema::dense(name, cell.dtype, &extents, &chunk);
-        schema.dims = dims.iter().map(|dim| Dimension::new(&dim.name, dim.extent)).collect();
-        schema.dims.extend(cell.dims.iter().map(|n| Dimension::new("", *n)));
-        schema.attributes = attributes.shown;
-        if let Some((values, meanings)) = cell.flags() {
-            schema.attributes.entry("flag_values".to_owned()).or_insert(values);
-            schema.attributes.entry("flag_meanings".to_owned()).or_insert(meanings);
-        }
-        let field = &mut schema.fields[0];
-        (field.cell, field.fill, field.codecs) = (cell.cell, fill.clone(), pipeline.names());
-        missing::declare(&mut schema);
+        let decoder = ElementDecoder { cell, pipeline, fill };
+        let schema = decoder.schema(name, dims, attributes, &chunk);
         let invalid =
             |e: Error| Error::corrupt("a dataset", file.storage.describe(), info.address, e.to_string());
         let grid = schema.grid().map_err(invalid)?;
         let (file, index) = (file.clone(), OnceLock::new());
-        let decoder = ElementDecoder { cell, pipeline, fill };
         Ok(Self { schema, grid, stored, file, decoder, layout, recipe, index })
     }
 
@@ -95,7 +103,7 @@ impl Hdf5Array {
                 // Elements of an array datatype are inside one chunk, so they do not change its number.
                 ChunkIndex::load(&self.file.through(rounds), layout, &self.dataset_grid()?)?
             }
-            StorageLayout::Compact(_) | StorageLayout::Contiguous(_) => ChunkIndex::default(),
+            _ => ChunkIndex::default(),
         };
         Ok(self.index.get_or_init(|| loaded))
     }
@@ -115,7 +123,7 @@ impl Hdf5Array {
                     (start, start.saturating_add(*n))
                 }))
             }
-            StorageLayout::Compact(_) | StorageLayout::Contiguous(_) => self.grid.region(coords),
+            _ => self.grid.region(coords),
         }
     }
 
@@ -132,7 +140,15 @@ impl Hdf5Array {
         let bytes = tile.cells().and_then(|cells| self.stored_bytes(cells));
         match &self.layout {
             StorageLayout::Compact(_) => Ok(ChunkStorage::Header),
-            StorageLayout::Contiguous(None) => Ok(ChunkStorage::Unwritten),
+            StorageLayout::Contiguous(None) | StorageLayout::Virtual(_) => Ok(ChunkStorage::Unwritten),
+            StorageLayout::External(segments) => {
+                let start = first_cell(&self.stored, tile).and_then(|cell| self.stored_bytes(cell));
+                let parts = start.zip(bytes).map(|(start, len)| external_parts(segments, start, len));
+                parts
+                    .flatten()
+                    .map(ChunkStorage::Outside)
+                    .ok_or_else(|| self.corrupt(0, "the raw files of the dataset are shorter than its cells"))
+            }
             StorageLayout::Contiguous(Some(address)) => {
                 let start = first_cell(&self.stored, tile)
                     .and_then(|cell| self.stored_bytes(cell))
@@ -181,6 +197,10 @@ impl Hdf5Array {
                 };
                 (tile, location.address.saturating_add(self.file.storage.base()), location.len, access)
             }
+            ChunkStorage::Outside(ranges) => {
+                self.file.limits.check_chunk(raw(tile.cells()))?;
+                return Ok(self.outside_chunk(coords, &ranges, columns));
+            }
         };
         let access =
             if self.decoder.cell.cell == CellLen::Var { Access::Coded { granule: None } } else { access };
@@ -195,6 +215,27 @@ impl Hdf5Array {
             access,
             cover: Cover::Exact(region),
         })
+    }
+
+    /// A chunk of raw files, whose parts are its cells one after the other.
+    fn outside_chunk(
+        &self,
+        coords: &[u64],
+        ranges: &[(u32, Range<u64>)],
+        columns: &[Column],
+    ) -> PlannedChunk {
+        let cell = &self.decoder.cell;
+        let direct = ranges.len() == 1 && cell.cell != CellLen::Var && cell.place.is_none();
+        let access = match direct {
+            true => Access::Direct { swapped: cell.swapped() },
+            false => Access::Coded { granule: None },
+        };
+        let of_column = |column: &Column| {
+            let column = *column;
+            ranges.iter().map(move |(object, range)| Part::values(column, *object, range))
+        };
+        let parts = columns.iter().flat_map(of_column).collect();
+        PlannedChunk::exact(self.grid.linear(coords), self.grid.region(coords), parts, access)
     }
 
     fn chunk_plan(&self, request: &Request, rounds: &Arc<Rounds>) -> Result<ChunkPlan> {
@@ -219,8 +260,10 @@ impl Hdf5Array {
     /// Limits the work that unwritten chunks cause: a shape can declare any number of them.
     fn check_unwritten(&self, touched: u64, rounds: &Arc<Rounds>) -> Result<()> {
         let (written, stored) = match &self.layout {
-            StorageLayout::Compact(_) | StorageLayout::Contiguous(Some(_)) => return Ok(()),
-            StorageLayout::Contiguous(None) => (0, 0),
+            StorageLayout::Compact(_) | StorageLayout::Contiguous(Some(_)) | StorageLayout::External(_) => {
+                return Ok(());
+            }
+            StorageLayout::Contiguous(None) | StorageLayout::Virtual(_) => (0, 0),
             StorageLayout::Chunked(_) => {
                 let index = self.index(rounds)?;
                 (index.len(), index.stored_bytes())
@@ -252,8 +295,10 @@ impl Hdf5Array {
     /// The mask of a written chunk; `None` if it was never written.
     fn written(&self, chunk: &PlannedChunk) -> Option<u32> {
         match &self.layout {
-            StorageLayout::Compact(_) | StorageLayout::Contiguous(Some(_)) => Some(0),
-            StorageLayout::Contiguous(None) => None,
+            StorageLayout::Compact(_) | StorageLayout::Contiguous(Some(_)) | StorageLayout::External(_) => {
+                Some(0)
+            }
+            StorageLayout::Contiguous(None) | StorageLayout::Virtual(_) => None,
             StorageLayout::Chunked(_) => self.index.get()?.get(chunk.id).map(|location| location.mask),
         }
     }
@@ -293,6 +338,13 @@ impl ArraySource for Hdf5Array {
         &self.schema
     }
 
+    fn object(&self, number: u32) -> Cow<'_, str> {
+        match number.checked_sub(1) {
+            None => Cow::Borrowed(""),
+            Some(file) => Cow::Owned(JoinedStore::object(file, "")),
+        }
+    }
+
     fn plan(&self, request: &Request, rounds: &Arc<Rounds>) -> Result<Planned> {
         Planned::from_rounds(self.chunk_plan(request, rounds), rounds)
     }
@@ -312,8 +364,10 @@ impl ArraySource for Hdf5Array {
                 let index = self.index.get().ok_or_else(|| Error::internal("an index is not kept"))?;
                 (index.len(), index.stored_bytes())
             }
-            StorageLayout::Contiguous(None) => (0, 0),
-            StorageLayout::Contiguous(Some(_)) => (self.grid.total(), cells.unwrap_or(u64::MAX)),
+            StorageLayout::Contiguous(None) | StorageLayout::Virtual(_) => (0, 0),
+            StorageLayout::Contiguous(Some(_)) | StorageLayout::External(_) => {
+                (self.grid.total(), cells.unwrap_or(u64::MAX))
+            }
             StorageLayout::Compact(data) => (self.grid.total(), data.len() as u64),
         };
         Ok(Some(Totals { chunks, stored_bytes, digests: false }))
@@ -356,12 +410,18 @@ impl ArraySource for Hdf5Array {
         out: ColumnMut<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let [part] = parts else {
-            return Err(Error::internal("a chunk of a dataset has one part"));
-        };
-        let stored: &[u8] = match &self.layout {
-            StorageLayout::Compact(data) => data,
-            StorageLayout::Contiguous(_) | StorageLayout::Chunked(_) => part,
+        let mut joined = Vec::new();
+        let stored: &[u8] = match (&self.layout, parts) {
+            (StorageLayout::Compact(data), [_]) => data,
+            (_, [part]) => part,
+            (StorageLayout::External(_), parts) => {
+                for part in parts {
+                    alloc::reserve("cells of raw files", &mut joined, part.len())?;
+                    joined.extend_from_slice(part);
+                }
+                &joined
+            }
+            _ => return Err(Error::internal("a chunk of a dataset has one part")),
         };
         match out {
             ColumnMut::Fixed { values, validity: None } => {

@@ -1,19 +1,22 @@
 //! Datasets, described by their object headers.
 
 use hdf5_reader::Dataset;
+use hdf5_reader::local_heap::LocalHeap;
 use hdf5_reader::messages::HdfMessage;
 use hdf5_reader::messages::dataspace::DataspaceType;
+use hdf5_reader::messages::external_files::ExternalFilesMessage;
 use hdf5_reader::messages::layout::DataLayout;
 use tesseral_core::{CellLen, Cursor, Error, ErrorKind, Result, Scalar};
 
 use crate::attribute::ObjectAttributes;
 use crate::datatype::Hdf5CellType;
-use crate::error::COPY;
-use crate::file::{File, has_references};
+use crate::file::{File, HeapReader, has_references};
 use crate::filter::Pipeline;
-use crate::header_messages::has_unfiltered_edges;
+use crate::header_messages::{VirtualLayout, has_unfiltered_edges};
 use crate::index::ChunkedLayout;
+use crate::mapping::Mapping;
 use crate::recipe;
+use crate::virtual_array::expand;
 
 /// The maximum number of dimensions in HDF5.
 const RANK: usize = 32;
@@ -26,6 +29,19 @@ pub(crate) enum StorageLayout {
     /// In one range of bytes; `None` if it was never written.
     Contiguous(Option<u64>),
     Chunked(ChunkedLayout),
+    /// In raw files, one after the other.
+    External(Vec<ExternalSegment>),
+    /// In other datasets.
+    Virtual(Vec<Mapping>),
+}
+
+/// A range of a raw file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ExternalSegment {
+    /// Number among the files beside the dataset's.
+    pub(crate) file: u32,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
 }
 
 /// A dataset, or a member of its compound datatype, with a representation in the data model.
@@ -34,6 +50,8 @@ pub(crate) struct DatasetInfo {
     /// Address of the object header.
     pub(crate) address: u64,
     pub(crate) cell: Hdf5CellType,
+    /// Name of the member of compound elements that this is.
+    pub(crate) member: Option<String>,
     /// Current extents.
     pub(crate) shape: Vec<u64>,
     /// Whether each dimension is unlimited.
@@ -83,6 +101,7 @@ impl DatasetInfo {
                 Some(first) => first.clone().with_member(file, cell),
                 None => Self::new(file, dataset, cell, &datatype),
             });
+            let part = part.map(|part| Self { member: Some(name.clone()), ..part });
             if let (None, Ok(part)) = (&first, &part) {
                 first = Some(part.clone());
             }
@@ -104,6 +123,7 @@ impl DatasetInfo {
         check_references(file, &cell)?;
         let header = file.parser.get_or_parse_header(address).map_err(failed)?;
         let (mut shape, mut max, mut layout, mut filters, mut fill) = (None, None, None, &[][..], None);
+        let mut external = None;
         for message in &header.messages {
             match message {
                 HdfMessage::Dataspace(space) => {
@@ -114,14 +134,12 @@ impl DatasetInfo {
                 HdfMessage::DataLayout(message) => layout = Some(message.layout.clone()),
                 HdfMessage::FilterPipeline(pipeline) => filters = &pipeline.filters,
                 HdfMessage::FillValue(message) if fill.is_none() => fill.clone_from(&message.value),
-                HdfMessage::ExternalFiles(_) => {
-                    return Err(Error::unsupported("cells in external files").hint(COPY));
-                }
+                HdfMessage::ExternalFiles(message) => external = Some(message),
                 _ => {}
             }
         }
         let incomplete = |what: &str| Error::corrupt("a dataset", file.storage.describe(), address, what);
-        let shape = shape.ok_or_else(|| incomplete("missing dataspace"))?;
+        let mut shape = shape.ok_or_else(|| incomplete("missing dataspace"))?;
         if shape.len() > RANK {
             return Err(incomplete("more than 32 dimensions"));
         }
@@ -133,7 +151,13 @@ impl DatasetInfo {
         let element = extents.and_then(|bytes| usize::try_from(bytes).ok());
         let element = element.ok_or_else(|| incomplete("elements beyond the address space"))?;
         let layout = match layout {
-            DataLayout::Compact { data } => StorageLayout::Compact(data),
+            DataLayout::Compact { data } => match file.virtual_layout(address) {
+                Some(layout) => StorageLayout::Virtual(mappings(file, layout, &mut shape)?),
+                None => StorageLayout::Compact(data),
+            },
+            DataLayout::Contiguous { .. } if let Some(external) = external => {
+                StorageLayout::External(segments(file, external)?)
+            }
             DataLayout::Contiguous { address, .. } => {
                 StorageLayout::Contiguous(Some(address).filter(|address| !file.is_undefined(*address)))
             }
@@ -161,15 +185,65 @@ impl DatasetInfo {
         };
         let unlimited = max.map_or_else(Vec::new, |max| max.iter().map(|n| *n == u64::MAX).collect());
         let pipeline = Pipeline::new(filters, element)?;
-        let detached =
-            cell.cell != CellLen::Var && cell.place.is_none() && !matches!(layout, StorageLayout::Compact(_));
+        let detached = cell.cell != CellLen::Var
+            && cell.place.is_none()
+            && matches!(layout, StorageLayout::Contiguous(_) | StorageLayout::Chunked(_));
         let recipe = detached.then(|| recipe::recipe(datatype, element, fill.as_deref(), filters));
         let stored_fill = fill;
         let fill = fill_value(&cell, stored_fill.as_deref())?;
         let raw = dataset.raw_attributes().map_err(failed)?;
         let attributes = ObjectAttributes::new(file, dataset.address(), raw)?;
-        Ok(Self { address, cell, shape, unlimited, layout, pipeline, fill, stored_fill, attributes, recipe })
+        let member = None;
+        Ok(Self {
+            address,
+            cell,
+            member,
+            shape,
+            unlimited,
+            layout,
+            pipeline,
+            fill,
+            stored_fill,
+            attributes,
+            recipe,
+        })
     }
+}
+
+/// The mappings of a virtual dataset, and the extents that follow from its sources.
+fn mappings(file: &File, layout: VirtualLayout, shape: &mut [u64]) -> Result<Vec<Mapping>> {
+    if file.is_undefined(layout.address) {
+        return Ok(Vec::new());
+    }
+    let mut heap = HeapReader::new(file);
+    let block = heap.object(layout.address, u64::from(layout.index))?;
+    let mappings = Mapping::parse_all(&file.storage.describe(), block, usize::from(file.length_size))?;
+    expand(file, mappings, shape)
+}
+
+/// The raw files of a dataset. Their names are in a local heap.
+fn segments(file: &File, external: &ExternalFilesMessage) -> Result<Vec<ExternalSegment>> {
+    let failed = |e| file.error(e, "the raw files of a dataset");
+    let storage = &*file.storage;
+    let (offset, length) = (file.offset_size, file.length_size);
+    let heap = LocalHeap::parse_at_storage(storage, external.heap_address, offset, length).map_err(failed)?;
+    let names = storage.read(heap.data_segment_address, heap.data_segment_size)?;
+    let mut out = Vec::new();
+    for slot in &external.slots {
+        let start = usize::try_from(slot.name_offset).ok().and_then(|start| names.get(start..));
+        let name = start.and_then(|rest| rest.split(|byte| *byte == 0).next());
+        let name = name.and_then(|name| std::str::from_utf8(name).ok()).filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| {
+            Error::corrupt(
+                "the raw files of a dataset",
+                storage.describe(),
+                external.heap_address,
+                "a name is not in the heap",
+            )
+        })?;
+        out.push(ExternalSegment { file: file.siblings.number(name)?, offset: slot.offset, len: slot.size });
+    }
+    Ok(out)
 }
 
 fn check_references(file: &File, cell: &Hdf5CellType) -> Result<()> {

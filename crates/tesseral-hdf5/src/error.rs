@@ -6,9 +6,14 @@ use tesseral_core::Error;
 /// The layout class of virtual datasets.
 const VIRTUAL: u8 = 3;
 
-/// The way in for cells that another program has to collect.
-pub(crate) const COPY: &str =
-    "write a copy of its cells with the Python package h5py: copy[name] = source[name][...]";
+/// Whether the parser does not know the layout because it is that of a virtual dataset.
+pub(crate) fn is_virtual(error: &ParserError) -> bool {
+    match error {
+        ParserError::Context { source, .. } => is_virtual(source),
+        ParserError::UnsupportedLayoutClass(class) => *class == VIRTUAL,
+        _ => false,
+    }
+}
 
 /// Converts an error that occurred while reading structure `what` of a file.
 pub(crate) fn of_parser(error: ParserError, what: &str, object: &str) -> Error {
@@ -27,9 +32,6 @@ pub(crate) fn of_parser(error: ParserError, what: &str, object: &str) -> Error {
         ParserError::ResourceLimit(_) => {
             let allowed = hdf5_reader::DEFAULT_MAX_OBJECT_HEADER_BYTES as u64;
             Error::limit(what, allowed.saturating_add(1), allowed)
-        }
-        ParserError::UnsupportedLayoutClass(VIRTUAL) => {
-            Error::unsupported("virtual datasets of HDF5").hint(COPY)
         }
         ParserError::UnsupportedSuperblockVersion(_)
         | ParserError::UnsupportedObjectHeaderVersion(_)

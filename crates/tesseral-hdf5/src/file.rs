@@ -1,16 +1,19 @@
 //! An opened file: the parser, its storage and the sizes of its addresses.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hdf5_reader::error::Error as ParserError;
 use hdf5_reader::global_heap::GlobalHeapCollection;
 use hdf5_reader::{Hdf5File, OpenOptions as ParserOptions};
 use tesseral_core::{Error, Limits, Result};
+use tesseral_format::OpenOptions;
 use tesseral_store::Rounds;
 
 use crate::datatype::Hdf5CellType;
 use crate::error::of_parser;
+use crate::header_messages::{VirtualLayout, virtual_layout};
+use crate::siblings::Siblings;
 use crate::storage::MetadataStorage;
 
 /// An opened file. Clones share it.
@@ -23,6 +26,10 @@ pub(crate) struct File {
     pub(crate) strict: bool,
     pub(crate) offset_size: u8,
     pub(crate) length_size: u8,
+    /// Files that hold cells of its datasets.
+    pub(crate) siblings: Arc<Siblings>,
+    /// Layouts of virtual datasets by the address of their object header.
+    virtual_layouts: Arc<Mutex<HashMap<u64, VirtualLayout>>>,
 }
 
 impl std::fmt::Debug for File {
@@ -32,14 +39,33 @@ impl std::fmt::Debug for File {
 }
 
 impl File {
-    pub(crate) fn open(storage: Arc<MetadataStorage>, limits: Limits, strict: bool) -> Result<Self> {
+    pub(crate) fn open(
+        storage: Arc<MetadataStorage>,
+        options: &OpenOptions,
+        siblings: Siblings,
+    ) -> Result<Self> {
         let object = storage.describe();
-        let options = ParserOptions::default().with_chunk_cache_bytes(0);
-        let parser = Hdf5File::from_storage_with_options(Arc::clone(&storage) as _, options)
+        let parsing = ParserOptions::default().with_chunk_cache_bytes(0);
+        let parser = Hdf5File::from_storage_with_options(Arc::clone(&storage) as _, parsing)
             .map_err(|e| of_parser(e, "superblock", &object))?;
         let superblock = parser.superblock();
         let (offset_size, length_size) = (superblock.offset_size, superblock.length_size);
-        Ok(Self { parser, storage, limits, strict, offset_size, length_size })
+        let (limits, strict) = (options.limits, options.strict);
+        let (siblings, virtual_layouts) = (Arc::new(siblings), Arc::default());
+        Ok(Self { parser, storage, limits, strict, offset_size, length_size, siblings, virtual_layouts })
+    }
+
+    /// Shows the parser the virtual dataset whose object header is at an address as one that it knows. Returns whether it is one.
+    pub(crate) fn show_virtual(&self, address: u64) -> Result<bool> {
+        let Some((layout, patches)) = virtual_layout(self, address)? else { return Ok(false) };
+        self.storage.show(patches);
+        self.virtual_layouts.lock().unwrap_or_else(PoisonError::into_inner).insert(address, layout);
+        Ok(true)
+    }
+
+    /// The layout of a virtual dataset that the parser was shown.
+    pub(crate) fn virtual_layout(&self, address: u64) -> Option<VirtualLayout> {
+        self.virtual_layouts.lock().unwrap_or_else(PoisonError::into_inner).get(&address).copied()
     }
 
     /// The file as read in rounds.
@@ -96,13 +122,26 @@ impl<'a> HeapReader<'a> {
         if index == 0 || address == 0 || file.is_undefined(address) {
             return Ok(&[]);
         }
+        let len = usize::try_from(count).ok().and_then(|count| count.checked_mul(element));
+        let object = self.object(address, index)?;
+        len.and_then(|len| object.get(..len))
+            .ok_or_else(|| corrupt(address, format!("object {index} is shorter than {count} elements")))
+    }
+
+    /// The bytes of an object of the heap at an address.
+    pub(crate) fn object(&mut self, address: u64, index: u64) -> Result<&[u8]> {
         self.load(address)?;
         let object = self.collections.get(&address).zip(u16::try_from(index).ok());
         let object = object.and_then(|(collection, index)| collection.get_object(index));
-        let object = object.ok_or_else(|| corrupt(address, format!("no object {index}")))?;
-        let len = usize::try_from(count).ok().and_then(|count| count.checked_mul(element));
-        len.and_then(|len| object.data.get(..len))
-            .ok_or_else(|| corrupt(address, format!("object {index} is shorter than {count} elements")))
+        let missing = || {
+            Error::corrupt(
+                "a global heap",
+                self.file.storage.describe(),
+                address,
+                format!("no object {index}"),
+            )
+        };
+        object.map(|object| &object.data[..]).ok_or_else(missing)
     }
 
     fn load(&mut self, address: u64) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use tesseral_core::{Attributes, Error, Finding, HistoryRow, Result};
+use tesseral_core::{Attributes, Finding, HistoryRow, Result};
 use tesseral_format::convention::Holds;
 use tesseral_format::{
     ArraySource, AuditOptions, AuditReport, Capabilities, ContainerSource, CreateOptions, Format, Groups,
@@ -24,14 +24,12 @@ const EXTENSIONS: [&str; 6] = ["h5", "hdf5", "nc", "nc4", "he5", "hdf"];
 /// An opened file.
 #[derive(Debug)]
 struct Hdf5Container {
-    store: Arc<dyn Store>,
     opened: OpenedFile,
 }
 
 impl Hdf5Container {
-    fn open(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
-        let opened = OpenedFile::new(&store, options)?;
-        Ok(Self { store, opened })
+    fn open(store: &Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
+        Ok(Self { opened: OpenedFile::new(store, options, 0)? })
     }
 }
 
@@ -41,7 +39,7 @@ impl ContainerSource for Hdf5Container {
     }
 
     fn store(&self) -> &Arc<dyn Store> {
-        &self.store
+        &self.opened.store
     }
 
     fn len(&self) -> usize {
@@ -54,20 +52,13 @@ impl ContainerSource for Hdf5Container {
 
     fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
         match self.opened.arrays.get(index) {
-            Some(array) => Ok(Arc::clone(array) as Arc<dyn ArraySource>),
+            Some(array) => Ok(Arc::clone(array)),
             None => Err(self.out_of_bounds(index)),
         }
     }
 
     fn find(&self, name: &str) -> Result<usize> {
-        let plain = name.trim_start_matches('/');
-        if let Some(index) = self.opened.names.iter().position(|own| own == plain) {
-            return Ok(index);
-        }
-        match self.opened.unread.iter().find(|unread| unread.path == plain) {
-            Some(unread) => Err(unread.again().in_array(plain)),
-            None => Err(Error::not_found("array", name, self.opened.names.clone())),
-        }
+        self.opened.find(name)
     }
 
     fn attributes(&self) -> &Attributes {
@@ -83,7 +74,8 @@ impl ContainerSource for Hdf5Container {
     }
 
     fn unread(&self) -> Vec<String> {
-        self.opened.unread.iter().map(ToString::to_string).collect()
+        let absent = self.opened.virtuals.iter().filter_map(|array| array.absent());
+        self.opened.unread.iter().map(ToString::to_string).chain(absent).collect()
     }
 
     fn details(&self) -> serde_json::Value {
@@ -142,7 +134,7 @@ impl Format for Hdf5Format {
     }
 
     fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn ContainerSource>> {
-        Ok(Arc::new(Hdf5Container::open(store, options)?))
+        Ok(Arc::new(Hdf5Container::open(&store, options)?))
     }
 
     fn create(&self, store: Arc<dyn Store>, options: &CreateOptions) -> Result<Box<dyn Writer>> {
@@ -160,7 +152,7 @@ impl Format for Hdf5Format {
         report: &mut dyn FnMut(Finding),
     ) -> Result<AuditReport> {
         let len = store.len("")?;
-        let opened = Hdf5Container::open(store, &options.open);
+        let opened = Hdf5Container::open(&store, &options.open);
         AuditReport::from_opening(opened, len, report, |container, report| {
             report(Finding::passed("structure", "all object headers are readable"));
             AuditReport::uncovered(container.opened.file.storage.bytes_read().min(len))

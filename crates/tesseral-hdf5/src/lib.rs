@@ -19,11 +19,12 @@
 //! | `header_messages` | flags of object headers: unfiltered chunks, order of attributes |
 //! | `filter` | filter pipelines |
 //! | `array` | plan and decode |
+//! | `mapping`, `virtual_array`, `siblings` | virtual datasets, and other files that hold cells (ADR 0094) |
 //! | `write` | NetCDF-4 files, by our own structures (ADR 0036) |
 //!
 //! # Limitations
-//! - Compound datatypes other than complex numbers, references, virtual datasets and external files are `Unsupported`; they are
-//!   listed by `unread`.
+//! - References, times, and links to other files are `Unsupported`; they are listed by `unread`.
+//! - Virtual datasets and raw files are read in the folder of the file only, and virtual datasets without conversion of datatypes.
 //! - Values of variable length are in heaps outside their chunks and are read while a chunk is decoded.
 #![forbid(unsafe_code)]
 
@@ -39,9 +40,12 @@ mod format;
 mod header_messages;
 mod index;
 mod links;
+mod mapping;
 mod open;
 mod recipe;
+mod siblings;
 mod storage;
+mod virtual_array;
 mod write;
 
 /// The ID of the format.
@@ -49,4 +53,5 @@ pub const ID: &str = "hdf5";
 
 pub use filter::decode_filters;
 pub use format::Hdf5Format;
+pub use mapping::virtual_boxes;
 pub use write::NetCdf4Options;

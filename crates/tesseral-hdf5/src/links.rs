@@ -22,16 +22,19 @@ pub(crate) struct GroupLink {
     pub(crate) name: String,
     /// File and path of a member of another file.
     pub(crate) external: Option<String>,
+    /// Address of the object header, unless the link names a path.
+    pub(crate) address: Option<u64>,
     order: Option<u64>,
 }
 
 impl GroupLink {
     fn of_link(link: LinkMessage) -> Self {
-        let external = match link.target {
-            LinkTarget::External { filename, path } => Some(format!("{filename}:{path}")),
-            LinkTarget::Hard { .. } | LinkTarget::Soft { .. } => None,
+        let (external, address) = match link.target {
+            LinkTarget::External { filename, path } => (Some(format!("{filename}:{path}")), None),
+            LinkTarget::Hard { address } => (None, Some(address)),
+            LinkTarget::Soft { .. } => (None, None),
         };
-        Self { name: link.name, external, order: link.creation_order }
+        Self { name: link.name, external, address, order: link.creation_order }
     }
 }
 
@@ -114,7 +117,8 @@ fn symbol_table(file: &File, table: &SymbolTableMessage, members: &mut Vec<Group
                 let object = file.storage.describe();
                 return Err(Error::corrupt("the symbol table of a group", object, address, detail));
             };
-            members.push(GroupLink { name: name.to_owned(), external: None, order: None });
+            let address = Some(entry.object_header_address).filter(|address| !file.is_undefined(*address));
+            members.push(GroupLink { name: name.to_owned(), external: None, address, order: None });
         }
     }
     Ok(())

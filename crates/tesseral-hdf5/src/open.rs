@@ -7,16 +7,19 @@ use std::sync::Arc;
 use hdf5_reader::error::Error as ParserError;
 use hdf5_reader::group::Group;
 use tesseral_core::{Attributes, Error, ErrorKind, HistoryRow, Result};
-use tesseral_format::{Groups, OpenOptions};
-use tesseral_store::{Store, StoreExt};
+use tesseral_format::{ArraySource, Groups, OpenOptions};
+use tesseral_store::{JoinedStore, Store, StoreExt};
 
 use crate::array::Hdf5Array;
 use crate::attribute::ObjectAttributes;
-use crate::dataset::DatasetInfo;
+use crate::dataset::{DatasetInfo, StorageLayout};
 use crate::dimension::{self, NamedExtent, Scales};
+use crate::error::is_virtual;
 use crate::file::File;
 use crate::links;
+use crate::siblings::Siblings;
 use crate::storage::MetadataStorage;
+use crate::virtual_array::VirtualArray;
 use crate::write::history;
 
 /// The signature of a file.
@@ -62,8 +65,12 @@ impl fmt::Display for UnreadObject {
 #[derive(Debug)]
 pub(crate) struct OpenedFile {
     pub(crate) file: File,
+    /// The file, and others that hold cells of its datasets.
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) names: Vec<String>,
-    pub(crate) arrays: Vec<Arc<Hdf5Array>>,
+    pub(crate) arrays: Vec<Arc<dyn ArraySource>>,
+    /// Those of the arrays that are virtual datasets.
+    pub(crate) virtuals: Vec<Arc<VirtualArray>>,
     pub(crate) attributes: Attributes,
     pub(crate) groups: Groups,
     /// Dimensions by path.
@@ -95,6 +102,8 @@ struct GroupWalk<'a> {
     entered: HashSet<u64>,
     objects: usize,
     history: Vec<HistoryRow>,
+    /// Links to virtual datasets that were found before their targets.
+    linked: Vec<(String, Group, String)>,
 }
 
 impl GroupWalk<'_> {
@@ -134,6 +143,13 @@ impl GroupWalk<'_> {
                     Err(error) if is_absent(&error) => {}
                     Err(error) => self.skip(own, self.file.error(error, "a group"))?,
                 },
+                Err(error) if is_virtual(&error) => match member.address {
+                    Some(address) if self.file.show_virtual(address)? => {
+                        self.again(own, group, &member.name)?
+                    }
+                    // The target of a link is shown when it is found.
+                    _ => self.linked.push((own, group.clone(), member.name)),
+                },
                 Err(error) => self.skip(own, self.file.error(error, "a dataset"))?,
             }
         }
@@ -141,6 +157,14 @@ impl GroupWalk<'_> {
             self.group(&path, &group, depth + 1)?;
         }
         Ok(())
+    }
+
+    /// Opens a virtual dataset that the parser can read now.
+    fn again(&mut self, path: String, group: &Group, name: &str) -> Result<()> {
+        match group.dataset(name) {
+            Ok(dataset) => self.dataset(path, &dataset),
+            Err(error) => self.skip(path, self.file.error(error, "a virtual dataset")),
+        }
     }
 
     fn dataset(&mut self, path: String, dataset: &hdf5_reader::Dataset) -> Result<()> {
@@ -204,11 +228,24 @@ fn is_absent(error: &ParserError) -> bool {
 }
 
 impl OpenedFile {
-    pub(crate) fn new(store: &Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
+    /// The number of the array with a name.
+    pub(crate) fn find(&self, name: &str) -> Result<usize> {
+        let plain = name.trim_start_matches('/');
+        if let Some(index) = self.names.iter().position(|own| own == plain) {
+            return Ok(index);
+        }
+        match self.unread.iter().find(|unread| unread.path == plain) {
+            Some(unread) => Err(unread.again().in_array(plain)),
+            None => Err(Error::not_found("array", name, self.names.clone())),
+        }
+    }
+
+    /// Opens a file; `depth` is the number of virtual datasets on the way to it.
+    pub(crate) fn new(store: &Arc<dyn Store>, options: &OpenOptions, depth: usize) -> Result<Self> {
         let len = store.len("")?;
         let base = signature(&**store, len)?;
         let storage = MetadataStorage::new(Arc::clone(store), base, len - base, options.cancel.clone());
-        let file = File::open(Arc::new(storage), options.limits, options.strict)?;
+        let file = File::open(Arc::new(storage), options, Siblings::new(store, options, depth))?;
         let end = file.parser.superblock().eof_address;
         if end > len && !file.is_undefined(end) {
             return Err(Error::truncated("file", file.storage.describe(), 0, end, len));
@@ -223,15 +260,21 @@ impl OpenedFile {
             entered: HashSet::new(),
             objects: 0,
             history: Vec::new(),
+            linked: Vec::new(),
         };
         walk.group("", &root, 0)?;
+        for (path, group, name) in std::mem::take(&mut walk.linked) {
+            walk.again(path, &group, &name)?;
+        }
         let GroupWalk { datasets, mut groups, unread, history, .. } = walk;
         let attributes = groups.shift_remove("").unwrap_or_default();
         let scales = Scales::new(datasets.iter().map(|(path, info)| (path.as_str(), info)));
         let mut opened = Self {
+            store: Arc::clone(store),
             file,
             names: Vec::new(),
             arrays: Vec::new(),
+            virtuals: Vec::new(),
             attributes,
             groups,
             dims: Vec::new(),
@@ -240,6 +283,9 @@ impl OpenedFile {
         };
         for (path, info) in datasets {
             opened.add(&path, info, &scales)?;
+        }
+        if !opened.virtuals.is_empty() || !opened.file.siblings.is_empty() {
+            opened.store = Arc::new(JoinedStore::new(Arc::clone(&opened.file.siblings)));
         }
         Ok(opened)
     }
@@ -257,10 +303,10 @@ impl OpenedFile {
             return Ok(());
         }
         let name = dimension::variable_name(path);
-        match Hdf5Array::new(&name, info, &dims, &self.file) {
+        match self.array(&name, info, &dims) {
             Ok(array) => {
                 self.names.push(name);
-                self.arrays.push(Arc::new(array));
+                self.arrays.push(array);
                 Ok(())
             }
             Err(error) if matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
@@ -269,5 +315,21 @@ impl OpenedFile {
             }
             Err(error) => Err(error.in_array(name)),
         }
+    }
+
+    /// The array of a dataset.
+    fn array(
+        &mut self,
+        name: &str,
+        mut info: DatasetInfo,
+        dims: &[NamedExtent],
+    ) -> Result<Arc<dyn ArraySource>> {
+        if let StorageLayout::Virtual(mappings) = &mut info.layout {
+            let mappings = std::mem::take(mappings);
+            let array = Arc::new(VirtualArray::new(name, info, mappings, dims, &self.file)?);
+            self.virtuals.push(Arc::clone(&array));
+            return Ok(array);
+        }
+        Ok(Arc::new(Hdf5Array::new(name, info, dims, &self.file)?))
     }
 }

@@ -10,12 +10,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hdf5_reader::messages::filter_pipeline::FilterDescription;
-use tesseral_core::{ArraySchema, CellLen, Coords, Cursor, Error, Result, Scalar, alloc};
+use tesseral_core::{ArraySchema, CellLen, Coords, Cursor, Dimension, Error, Result, Scalar, alloc, missing};
 use tesseral_format::{ArraySource, ChunkInfo, Column, ColumnMut, Planned, PlannedChunk, Request, Scratch};
 use tesseral_store::Rounds;
 
+use crate::attribute::ObjectAttributes;
 use crate::dataset::fill_value;
 use crate::datatype::{Hdf5CellType, MemberPlace};
+use crate::dimension::NamedExtent;
 use crate::filter::Pipeline;
 
 const VERSION: u8 = 1;
@@ -59,6 +61,30 @@ pub(crate) struct ElementDecoder {
 }
 
 impl ElementDecoder {
+    /// The schema of a dataset of these elements.
+    pub(crate) fn schema(
+        &self,
+        name: &str,
+        dims: &[NamedExtent],
+        attributes: ObjectAttributes,
+        chunk: &[u64],
+    ) -> ArraySchema {
+        let extents: Coords =
+            dims.iter().map(|dim| dim.extent).chain(self.cell.dims.iter().copied()).collect();
+        let mut schema = ArraySchema::dense(name, self.cell.dtype, &extents, chunk);
+        schema.dims = dims.iter().map(|dim| Dimension::new(&dim.name, dim.extent)).collect();
+        schema.dims.extend(self.cell.dims.iter().map(|n| Dimension::new("", *n)));
+        schema.attributes = attributes.shown;
+        if let Some((values, meanings)) = self.cell.flags() {
+            schema.attributes.entry("flag_values".to_owned()).or_insert(values);
+            schema.attributes.entry("flag_meanings".to_owned()).or_insert(meanings);
+        }
+        let field = &mut schema.fields[0];
+        (field.cell, field.fill, field.codecs) = (self.cell.cell, self.fill.clone(), self.pipeline.names());
+        missing::declare(&mut schema);
+        schema
+    }
+
     /// Decodes cells of a chunk; `mask` is `None` if it was never written.
     pub(crate) fn decode_fixed(
         &self,

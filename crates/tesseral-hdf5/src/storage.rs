@@ -1,6 +1,6 @@
 //! Metadata reads of the HDF5 parser, through the store and within a budget.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,7 +39,12 @@ pub(crate) struct MetadataStorage {
     blocks: Mutex<HashMap<u64, Bytes>>,
     /// Number of blocks that are requested together.
     ahead: u64,
+    /// Bytes that the parser sees instead of those of the file, by address: layouts that it does not know.
+    shown: Mutex<BTreeMap<u64, Vec<u8>>>,
 }
+
+/// Most bytes that are shown at one place.
+const SHOWN: u64 = 8;
 
 impl fmt::Debug for MetadataStorage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,8 +55,17 @@ impl fmt::Debug for MetadataStorage {
 impl MetadataStorage {
     pub(crate) fn new(store: Arc<dyn Store>, base: u64, len: u64, cancel: Cancel) -> Self {
         let (budget, bytes_read) = (AtomicU64::new(0), AtomicU64::new(0));
-        let storage =
-            Self { store, base, len, cancel, budget, bytes_read, blocks: Mutex::default(), ahead: 1 };
+        let storage = Self {
+            store,
+            base,
+            len,
+            cancel,
+            budget,
+            bytes_read,
+            blocks: Mutex::default(),
+            ahead: 1,
+            shown: Mutex::default(),
+        };
         storage.renew();
         storage
     }
@@ -61,6 +75,36 @@ impl MetadataStorage {
         let store = Arc::clone(rounds) as Arc<dyn Store>;
         let ahead = if rounds.is_immediate() { 1 } else { 1 << rounds.number().min(FURTHEST) };
         Self { ahead, ..Self::new(store, self.base, self.len, self.cancel.clone()) }
+    }
+
+    /// Shows the parser other bytes than those of the file, at most [`SHOWN`] at a place.
+    pub(crate) fn show(&self, patches: Vec<(u64, Vec<u8>)>) {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).extend(patches);
+    }
+
+    /// Ends an operation that was canceled.
+    pub(crate) fn check_canceled(&self) -> Result<()> {
+        self.cancel.check()
+    }
+
+    /// Bytes as the parser sees them.
+    fn patched(&self, offset: u64, bytes: Bytes) -> Bytes {
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = offset.saturating_add(bytes.len() as u64);
+        let mut patches = shown.range(offset.saturating_sub(SHOWN)..end).peekable();
+        if patches.peek().is_none() {
+            return bytes;
+        }
+        let mut out = bytes.to_vec();
+        for (at, patch) in patches {
+            for (at, byte) in (*at..).zip(patch) {
+                let place = at.checked_sub(offset).and_then(|at| out.get_mut(usize::try_from(at).ok()?));
+                if let Some(place) = place {
+                    *place = *byte;
+                }
+            }
+        }
+        out.into()
     }
 
     /// Location of the file.
@@ -162,6 +206,7 @@ impl Storage for MetadataStorage {
     fn read_range(&self, offset: u64, len: usize) -> hdf5_reader::error::Result<StorageBuffer> {
         let bytes = self
             .read(offset, len as u64)
+            .map(|bytes| self.patched(offset, bytes))
             // The parser passes the error through; `error::of_parser` unwraps it.
             .map_err(|error| ParserError::Io(std::io::Error::other(error)))?;
         StorageBuffer::from_shared_owner(Arc::new(bytes), 0, len)

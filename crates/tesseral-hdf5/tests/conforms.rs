@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tesseral_conformance::{Fixture, WriteCase, read_suite, write_suite};
-use tesseral_core::{ArraySchema, CellLen, DType, ErrorKind, Result, Scalar, Selection, Value};
+use tesseral_core::{ArraySchema, CellLen, DType, ErrorKind, Region, Result, Scalar, Selection, Value};
 use tesseral_format::{
     ArraySpec, CodecSpec, ColumnData, ColumnMut, ContainerSource, CreateOptions, Format, FormatOptions,
     OpenOptions, PlannedChunk, Request, Scratch,
@@ -14,14 +14,19 @@ use tesseral_format::{
 use tesseral_hdf5::{Hdf5Format, NetCdf4Options};
 use tesseral_store::{MemoryStore, Store, StoreExt};
 
-const FILES: [&str; 3] = ["earliest.h5", "latest.h5", "netcdf4.nc"];
+const FILES: [&str; 4] = ["earliest.h5", "latest.h5", "netcdf4.nc", "virtual.h5"];
 
 fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hdf5").join(name)).unwrap()
 }
 
+/// A file, with others beside it that hold cells of its datasets.
 fn memory(bytes: &[u8]) -> Arc<dyn Store> {
-    Arc::new(MemoryStore::with_object("folder/cells.h5", bytes.to_vec()))
+    let store = MemoryStore::with_object("folder/cells.h5", bytes.to_vec());
+    store.insert("latest.h5", fixture("latest.h5"));
+    store.insert("a.raw", (0_u8..11).collect::<Vec<_>>());
+    store.insert("b.raw", (11_u8..25).collect::<Vec<_>>());
+    Arc::new(store)
 }
 
 fn open(bytes: &[u8]) -> Result<Arc<dyn ContainerSource>> {
@@ -42,21 +47,24 @@ fn plan(
 /// Opens a file and decodes every chunk; errors are expected, panics are not.
 fn read_all(bytes: &[u8]) -> Result<u64> {
     let container = open(bytes)?;
-    let (store, mut read) = (memory(bytes), 0);
+    let (store, mut read) = (container.store(), 0);
     for index in 0..container.len() {
         let array = container.array(index)?;
         let field = &array.schema().fields[0];
         let shape = array.schema().shape().unwrap();
         let request = Request::cells(Selection::all(&shape), 0);
         for chunk in tesseral_format::plan(&*array, container.store(), &request)?.chunks {
-            let part = &chunk.parts[0];
-            let stored = store.read("", part.offset..part.offset + part.len)?;
+            let bytes = chunk
+                .parts
+                .iter()
+                .map(|part| store.read(&array.object(part.object), part.offset..part.offset + part.len));
+            let stored = bytes.collect::<Result<Vec<_>>>()?;
             let mut scratch = Scratch::default();
             let column = request.columns[0];
             let Some(size) = field.cell_size() else {
                 let (mut offsets, mut data) = (Vec::new(), Vec::new());
                 let out = ColumnMut::Var { offsets: &mut offsets, data: &mut data, validity: None };
-                array.decode(&chunk, column, &[stored], 0..chunk.cells, out, &mut scratch)?;
+                array.decode(&chunk, column, &stored, 0..chunk.cells, out, &mut scratch)?;
                 continue;
             };
             if chunk.cells * size as u64 > 1 << 20 {
@@ -64,7 +72,7 @@ fn read_all(bytes: &[u8]) -> Result<u64> {
             }
             let mut values = vec![0; usize::try_from(chunk.cells).unwrap() * size];
             let out = ColumnMut::Fixed { values: &mut values, validity: None };
-            array.decode(&chunk, column, &[stored], 0..chunk.cells, out, &mut scratch)?;
+            array.decode(&chunk, column, &stored, 0..chunk.cells, out, &mut scratch)?;
             read += values.len() as u64;
         }
     }
@@ -101,6 +109,84 @@ fn netcdf_dimensions_and_attributes_are_those_of_the_model() {
     let names: Vec<String> =
         container.details()["dimensions"].as_array().unwrap().iter().map(|d| d["name"].to_string()).collect();
     assert_eq!(names, ["\"time\"", "\"x\""]);
+}
+
+/// Cells of a box of an array, painted chunk by chunk.
+fn cells(container: &dyn ContainerSource, name: &str, selection: Selection) -> Vec<u8> {
+    let array = container.array(container.find(name).unwrap()).unwrap();
+    let size = array.schema().fields[0].cell_size().unwrap();
+    let (window, request) = (selection.bounds(), Request::cells(selection, 0));
+    let mut plan = tesseral_format::plan(&*array, container.store(), &request).unwrap().chunks;
+    plan.sort_by_key(|chunk| chunk.layer);
+    let mut out = vec![0xee; usize::try_from(window.cells().unwrap()).unwrap() * size];
+    for chunk in &plan {
+        let part = |part: &tesseral_format::Part| {
+            container.store().read(&array.object(part.object), part.offset..part.offset + part.len).unwrap()
+        };
+        let parts: Vec<_> = chunk.parts.iter().map(part).collect();
+        let mut values = vec![0; usize::try_from(chunk.cells).unwrap() * size];
+        let to = ColumnMut::Fixed { values: &mut values, validity: None };
+        array.decode(chunk, request.columns[0], &parts, 0..chunk.cells, to, &mut Scratch::default()).unwrap();
+        let (tile, cover) = (chunk.tile_region().unwrap(), chunk.cover.region().unwrap());
+        for y in cover.start(0).max(window.start(0))..cover.end(0).min(window.end(0)) {
+            for x in cover.start(1).max(window.start(1))..cover.end(1).min(window.end(1)) {
+                let from = ((y - tile.start(0)) * tile.extent(1) + x - tile.start(1)) as usize * size;
+                let to = ((y - window.start(0)) * window.extent(1) + x - window.start(1)) as usize * size;
+                out[to..to + size].copy_from_slice(&values[from..from + size]);
+            }
+        }
+    }
+    out
+}
+
+fn words<T, const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> T) -> Vec<T> {
+    bytes.as_chunks::<N>().0.iter().map(|word| number(*word)).collect()
+}
+
+#[test]
+fn virtual_datasets_are_boxes_of_their_sources() {
+    let container = open(&fixture("virtual.h5")).unwrap();
+    let all = |shape: &[u64]| Selection::all(shape);
+    let beside = words(&cells(&*container, "beside", all(&[4, 8])), i32::from_ne_bytes);
+    #[rustfmt::skip]
+    assert_eq!(beside, [
+        0, 1, 2, 3, -1, -1, -1, -1,
+        4, 5, 6, 7, -1, 1, 2, 3,
+        8, 9, 10, 11, -1, 5, 6, 7,
+        -1, -1, -1, -1, -1, 9, 10, 11,
+    ]);
+    let elsewhere = words(&cells(&*container, "elsewhere", all(&[6, 10])), f32::from_ne_bytes);
+    for (at, value) in elsewhere.iter().enumerate() {
+        let (row, column) = (at / 10, at % 10);
+        let source = ((3 + row / 2) * 10 + column) * 7 % 31;
+        assert_eq!(*value, if row % 2 == 0 { source as f32 } else { 2.5 }, "{row} {column}");
+    }
+    // Parts of chunks, and steps.
+    let window = Selection::from_region(&Region::new([(1, 5), (2, 9)]));
+    let part = words(&cells(&*container, "elsewhere", window), f32::from_ne_bytes);
+    let expected: Vec<f32> = (1..5).flat_map(|row| elsewhere[row * 10 + 2..row * 10 + 9].to_vec()).collect();
+    assert_eq!(part, expected);
+    let raw = words(&cells(&*container, "raw", all(&[4, 3])), i16::from_ne_bytes);
+    let bytes: Vec<u8> = (1..25).collect();
+    assert_eq!(raw, words(&bytes, i16::from_be_bytes));
+    assert!(container.unread().iter().any(|line| line.contains("absent.h5")), "{:?}", container.unread());
+}
+
+/// Without its file, a source is fill values, and a raw file an error; both only where they are needed.
+#[test]
+fn sources_that_do_not_exist_are_fill_values_or_errors() {
+    let bytes = fixture("virtual.h5");
+    let alone: Arc<dyn Store> = Arc::new(MemoryStore::with_object("folder/cells.h5", bytes.clone()));
+    let container = Hdf5Format.open(Arc::clone(&alone), &OpenOptions::default()).unwrap();
+    let elsewhere = words(&cells(&*container, "elsewhere", Selection::all(&[6, 10])), f32::from_ne_bytes);
+    assert!(elsewhere.iter().all(|value| *value == 2.5));
+    let (array, chunks) = plan(&*container, "raw");
+    assert!(container.store().len(&array.object(chunks[0].parts[0].object)).is_err());
+    let strict = Hdf5Format.open(alone, &OpenOptions { strict: true, ..OpenOptions::default() }).unwrap();
+    let array = strict.array(strict.find("elsewhere").unwrap()).unwrap();
+    let request = Request::cells(Selection::all(&[6, 10]), 0);
+    let error = tesseral_format::plan(&*array, strict.store(), &request).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::NotFound { .. }), "{error}");
 }
 
 #[test]
