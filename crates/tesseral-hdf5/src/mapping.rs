@@ -314,7 +314,7 @@ impl Mapping {
         let start = block.checked_mul(own.stride)?.checked_add(own.start)?;
         *own = Blocks::range(start, start.checked_add(own.block)?);
         let (file, dataset) = self.names(block);
-        // Names are read once more.
+        // Names are expanded again.
         let (file, dataset) = (file.replace('%', "%%"), dataset.replace('%', "%%"));
         Some(Self { file, dataset, source: self.source.clone(), target: CellSelection::Blocks(axes) })
     }
