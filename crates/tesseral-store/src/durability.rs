@@ -112,16 +112,16 @@ impl Unsynced {
 
 fn sync_all(files: &[(Arc<File>, Box<Path>)], folders: &[Arc<Folder>]) -> Result<()> {
     let count = files.len() + folders.len();
-    let one = |number: usize| match files.get(number) {
+    let synchronize = |number: usize| match files.get(number) {
         Some((file, path)) => file.sync_all().map_err(|e| io("sync", path, e)),
         None => folders.get(number - files.len()).map_or(Ok(()), |folder| folder.sync()),
     };
     if count < 2 {
-        return (0..count).try_for_each(one);
+        return (0..count).try_for_each(synchronize);
     }
-    let (one, threads) = (&one, count.min(TOGETHER));
+    let (synchronize, threads) = (&synchronize, count.min(TOGETHER));
     std::thread::scope(|scope| {
-        let share = |first: usize| move || (first..count).step_by(threads).try_for_each(one);
+        let share = |first: usize| move || (first..count).step_by(threads).try_for_each(synchronize);
         let running: Vec<_> = (0..threads).map(|first| scope.spawn(share(first))).collect();
         running.into_iter().try_for_each(|share| {
             share.join().map_err(|_| Error::internal("a thread that makes files durable panicked"))?
