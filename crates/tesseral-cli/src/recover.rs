@@ -48,8 +48,7 @@ pub(crate) fn run(context: &Context, arguments: &RecoverArguments) -> CliResult 
     let overwrite = output::overwrite(arguments.force);
     let mut findings: Vec<Finding> = Vec::new();
     let options = context.options(&meter);
-    let output =
-        tesseral::Output::dataset(&arguments.output, format.capabilities().folder).overwrite(overwrite);
+    let output = tesseral::Output::of_format(&arguments.output, format).overwrite(overwrite);
     let mut report_to = |finding| findings.push(finding);
     let recovered = recover(format, store, opener.format_options(), output, &options, &mut report_to)
         .map_err(CommandFailure::opening)?;

@@ -143,7 +143,7 @@ pub(crate) fn run(
     let execution = within(plan.threads, options)?;
     report.digest = provenance::digest(&**source.inner().store())?;
     let history = provenance::history(source, op, report.digest.clone(), options);
-    let (mut session, ids) = plan.begin(staged.store(), &execution, &history)?;
+    let (mut session, ids) = plan.begin(staged.store(), staged.is_folder(), &execution, &history)?;
     let kept =
         resume::ConversionJournal::begin(source, &report.digest, &plan, target, staged.staged(), options)?;
     let kept = kept.map(|(kept, journal)| {
@@ -199,7 +199,7 @@ fn stage(
     options: &ConvertOptions,
 ) -> Result<StagedOutput> {
     let overwrite = if options.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
-    let output = Output::dataset(target, format.capabilities().folder).overwrite(overwrite).in_place();
+    let output = Output::of_format(target, format).overwrite(overwrite).in_place();
     let output = output.durability(options.durability);
     let output = output.source(source.location()).storage(options.storage.clone());
     output.canceled_by(&options.execution.cancel).stage()

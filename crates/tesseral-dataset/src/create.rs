@@ -158,15 +158,15 @@ impl Create {
     pub fn begin(&self, path: impl AsRef<Path>, format: &str) -> Result<Session> {
         let path = path.as_ref();
         let format = if format.is_empty() { registry::of_output(path)? } else { registry::format(format)? };
-        let folder = format.capabilities().folder;
-        let output = Output::dataset(path, folder)
+        let output = Output::of_format(path, format)
             .overwrite(self.options.overwrite)
             .storage(self.storage.clone())
             .canceled_by(&self.execution.cancel);
         let output = output.durability(self.durability);
         let output = self.sources.iter().fold(output, Output::source).outside_sources().stage()?;
         // The empty file or folder at the temporary name is replaced.
-        let mut options = CreateOptions { overwrite: Overwrite::Replace, ..self.options.clone() };
+        let folder = output.is_folder();
+        let mut options = CreateOptions { overwrite: Overwrite::Replace, folder, ..self.options.clone() };
         if !self.named.is_empty() {
             options.format = format.create_options().parse(&self.named)?;
         }

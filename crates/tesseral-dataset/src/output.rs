@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tesseral_core::{Cancel, Error, Result};
+use tesseral_format::Format;
 use tesseral_store::{
     Durability, LocalStore, Location, Overwrite, ReadMode, StagedPath, StorageOptions, Unsynced,
 };
@@ -76,6 +77,12 @@ impl Output {
     /// Creates an output that is a file or folder of a format.
     pub fn dataset(path: impl AsRef<Path>, folder: bool) -> Self {
         Self::new(path.as_ref(), OutputKind::Dataset { folder })
+    }
+
+    /// Creates an output of a format, which decides by the name whether it is a file or a folder.
+    pub fn of_format(path: impl AsRef<Path>, format: &dyn Format) -> Self {
+        let path = path.as_ref();
+        Self::dataset(path, format.is_folder(&path.to_string_lossy()))
     }
 
     /// Creates an output that is any other file, such as a table.
@@ -209,6 +216,11 @@ impl StagedOutput {
     /// Temporary path: an empty file or folder, which can be replaced.
     pub fn path(&self) -> &Path {
         self.staged.path()
+    }
+
+    /// Whether it is a folder.
+    pub fn is_folder(&self) -> bool {
+        self.path().is_dir()
     }
 
     /// A store at the temporary path. Objects staged in it replace the empty file.

@@ -25,7 +25,7 @@ pub fn recover(
     let source = source.canceled_by(&options.cancel).unwrap_or(source);
     // The output of an encrypted source is encrypted too.
     let key = open.key.clone();
-    let create = CreateOptions { overwrite: Overwrite::Replace, key, ..CreateOptions::default() };
+    let mut create = CreateOptions { overwrite: Overwrite::Replace, key, ..CreateOptions::default() };
     create.check(format)?;
     let output = output.source(source.location()).canceled_by(&options.cancel);
     let mut staged = None;
@@ -33,6 +33,7 @@ pub fn recover(
         // An earlier one is discarded.
         staged = None;
         let output = staged.insert(output.clone().stage()?);
+        create.folder = output.is_folder();
         format.create(output.store(), &create)
     };
     let recovered = tesseral_engine::recover(format, source, open, &mut begin, options, report)?;

@@ -19,6 +19,8 @@ use crate::{Format, MemoryBudget};
 pub struct CreateOptions {
     /// Whether an existing output can be replaced.
     pub overwrite: Overwrite,
+    /// The container is a folder, as [`Format::is_folder`] says of its name.
+    pub folder: bool,
     /// Store a digest per chunk, if the format supports it.
     pub digests: bool,
     /// Store exact statistics of chunks where other readers of the format ignore them; `None` where digests are stored.
@@ -43,6 +45,7 @@ impl Default for CreateOptions {
     fn default() -> Self {
         Self {
             overwrite: Overwrite::Refuse,
+            folder: false,
             digests: true,
             chunk_statistics: None,
             statistics: false,
@@ -60,6 +63,7 @@ impl Debug for CreateOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CreateOptions")
             .field("overwrite", &self.overwrite)
+            .field("folder", &self.folder)
             .field("digests", &self.digests)
             .field("chunk_statistics", &self.chunk_statistics)
             .field("statistics", &self.statistics)

@@ -142,6 +142,8 @@ pub struct Capabilities {
     pub attributes: bool,
     /// Containers are folders.
     pub folder: bool,
+    /// File extensions of containers that are folders, in a format of files.
+    pub folder_extensions: &'static [&'static str],
     /// Every chunk is a separate object, which takes longer to write than a part of one.
     pub chunk_objects: bool,
     /// Containers can be encrypted.
@@ -264,6 +266,12 @@ pub trait Format: Debug + Send + Sync {
 
     /// Capabilities of the format.
     fn capabilities(&self) -> Capabilities;
+
+    /// Returns whether a container of this name is a folder.
+    fn is_folder(&self, name: &str) -> bool {
+        let (probe, facts) = (Probe { name, head: &[], entries: None }, self.capabilities());
+        facts.folder || probe.has_extension(facts.folder_extensions)
+    }
 
     /// Parts of the data model that are supported natively. The rest is stored by the [conventions](crate::convention).
     fn holds(&self) -> Holds {

@@ -84,9 +84,8 @@ pub fn recover<'py>(
         let format = tesseral::recognize(&*store)?;
         let overwrite = if overwrite { Overwrite::Replace } else { Overwrite::Refuse };
         let mut found = Vec::new();
-        let output = Output::dataset(&output.path, format.capabilities().folder)
-            .overwrite(overwrite)
-            .storage(output.storage.clone());
+        let output =
+            Output::of_format(&output.path, format).overwrite(overwrite).storage(output.storage.clone());
         let recovered =
             tesseral::recover(format, store, open.format_options(), output, options, &mut |f| found.push(f))?;
         Ok((found, recovered))

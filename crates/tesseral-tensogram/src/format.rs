@@ -59,6 +59,7 @@ impl Format for TensogramFormat {
             many_arrays: true,
             attributes: true,
             folder: false,
+            folder_extensions: &[],
             chunk_objects: false,
             encryption: false,
             lossy_codecs: &["simple_packing", "zfp", "sz3"],

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use tesseral_core::{ChunkGrid, Error, ErrorKind, Finding, Limits, Result};
-use tesseral_format::{AuditOptions, AuditReport, ContainerSource};
+use tesseral_format::{AuditOptions, AuditReport, ContainerSource, Depth};
 use tesseral_store::Store;
 
 use crate::layout::{Digests, FileLayout};
@@ -54,7 +54,8 @@ pub(crate) fn audit(
         },
     };
     if !name.is_empty() {
-        package::audit(&store, &name, layout.file_len, report)?;
+        let digests = options.open.digests && options.depth >= Depth::Digests;
+        package::audit(&store, &name, &layout, digests, report)?;
     }
     let catalog = TetCatalog::new(store, name, layout, limits, false);
     let spans = Spans::new(catalog.layout.rows());

@@ -49,7 +49,13 @@ impl Format for TetFormat {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { create: true, many_arrays: true, attributes: true, ..Capabilities::default() }
+        Capabilities {
+            create: true,
+            many_arrays: true,
+            attributes: true,
+            folder_extensions: &["tet.d"],
+            ..Capabilities::default()
+        }
     }
 
     fn holds(&self) -> Holds {
@@ -80,7 +86,9 @@ impl Format for TetFormat {
                 let has = |name: &str, folder: bool| {
                     entries.iter().any(|e| e.name == name && e.is_folder() == folder)
                 };
-                if has(package::CURRENT, false) && has("generations", true) {
+                // By itself, `CURRENT` is a package whose generations are not listed: writers of packages publish it last.
+                let only_current = has(package::CURRENT, false) && entries.len() == 1;
+                if only_current || (has(package::CURRENT, false) && has(package::GENERATIONS, true)) {
                     Sniff::Content
                 } else if probe.has_extension(&["tet.d"]) {
                     Sniff::Name

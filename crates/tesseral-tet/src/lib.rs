@@ -42,7 +42,8 @@
 //! - The number of labels of an axis is not limited. The reference supports at most 64: it reads longer lists, but its `verify`
 //!   fails, and it does not open a file with such a list in a metadata spill.
 //! - Digests are an extension that other readers ignore as unused space ([`wire::digest_region`]).
-//! - Packages (`.tet.d`) are opened at their current generation; writing them is not supported.
+//! - Packages (`.tet.d`) are opened at their current generation, and written with one generation. Parts of several writers are not
+//!   merged.
 #![forbid(unsafe_code)]
 
 mod array;

@@ -11,11 +11,11 @@
 mod array;
 mod statistics;
 
-use std::collections::BTreeMap;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use sha2::{Digest as _, Sha256};
 use tesseral_core::{Attributes, ChunkStats, DType, Error, HistoryRow, Result, Scalar, Stat, alloc};
 use tesseral_format::convention::KEY;
 use tesseral_format::{
@@ -29,6 +29,7 @@ use zerocopy::IntoBytes;
 pub(crate) use self::array::held_attribute;
 use self::array::{ArrayState, text_of};
 use self::statistics::WrittenStatistics;
+use crate::package::{NewPackage, SealedImage};
 use crate::wire::chunk_index::{IndexHeader, IndexRow, RAW};
 use crate::wire::digest_region::{self, DigestRegion, RowDigest};
 use crate::wire::directory;
@@ -36,7 +37,7 @@ use crate::wire::footer::{DigestsRef, FileRange, FooterJson, FooterTail, History
 use crate::wire::json::JsonObject;
 use crate::wire::metadata::{FileMetadata, FooterMetadata, MAX_HISTORY, check_count, check_text};
 use crate::wire::superblock::{self, FLAG_FOOTER, Superblock};
-use crate::wire::zone_map::{self, Zone};
+use crate::wire::zone_map::{self, PackedImage, Zone};
 
 /// Attributes of the file.
 pub(crate) const FILE_ATTRIBUTES: [&str; 3] = ["tool", "library_version", "created_at"];
@@ -49,10 +50,11 @@ const ZONE: usize = 1;
 /// Number of bytes buffered before a write.
 const BLOCK: usize = 1 << 20;
 
-/// Writer of a `.tet` file.
+/// Writer of a `.tet` file, or of a package with one generation.
 #[derive(Debug)]
 pub(crate) struct TetWriter {
     staged: Box<dyn Staged>,
+    package: Option<NewPackage>,
     digests: bool,
     /// Whether zone maps are stored.
     zone_maps: bool,
@@ -114,6 +116,36 @@ struct StoredRow {
     digest: RowDigest,
 }
 
+impl WritePlan {
+    /// The head with its flags.
+    fn head(&self, flags: u32) -> Vec<u8> {
+        let mut head = self.head.clone();
+        let at = superblock::FLAGS_OFFSET as usize;
+        head[at..at + 4].copy_from_slice(&flags.to_le_bytes());
+        head
+    }
+}
+
+/// What lies between the payloads and the footer.
+#[derive(Debug)]
+struct Regions {
+    end: u64,
+    digests: Option<FileRange>,
+    /// Digest of the statistics region.
+    statistics: Option<u64>,
+}
+
+/// The end of a file.
+#[derive(Debug)]
+struct WrittenTail {
+    /// Flags of the superblock.
+    flags: u32,
+    /// Length of the file.
+    len: u64,
+    /// What a package records of a file with zone maps.
+    sealed: Option<SealedImage>,
+}
+
 impl WriteProgress {
     /// Digests of the rows, and those of their blocks in the order of the rows.
     fn digests(&self, block: u32) -> Result<(Vec<RowDigest>, Vec<[u8; 8]>)> {
@@ -148,10 +180,14 @@ impl TetWriter {
                 return Err(Error::limit("the memory budget in basis points", bps.into(), 10_000));
             }
         }
+        let package = options.folder.then(|| NewPackage::new(Arc::clone(store), options.overwrite));
+        let object = package.as_ref().map_or_else(String::new, NewPackage::packed);
         Ok(Self {
-            staged: store.stage("", options.overwrite)?,
+            staged: store.stage(&object, options.overwrite)?,
             digests: options.digests,
-            zone_maps: options.statistics,
+            // Packages declare them as required.
+            zone_maps: options.statistics || package.is_some(),
+            package,
             statistics: options.stores_chunk_statistics(),
             header,
             arrays: Vec::new(),
@@ -301,11 +337,17 @@ impl TetWriter {
     }
 
     /// Writes the zone maps at `at`; returns their length and digest.
-    fn write_zones(&self, at: u64, plan: &WritePlan, progress: &WriteProgress) -> Result<(u64, u64)> {
+    fn write_zones(
+        &self,
+        at: u64,
+        image: &PackedImage,
+        plan: &WritePlan,
+        progress: &WriteProgress,
+    ) -> Result<(u64, u64)> {
         let mut hash = Xxh3::new();
         let mut block = Vec::new();
         let mut end = at;
-        zone_map::write_start(&mut block);
+        zone_map::write_start(image, &mut block);
         for (number, array) in self.arrays.iter().enumerate() {
             for linear in 0..array.grid.total() {
                 let row = plan.first_row[number] + linear;
@@ -326,57 +368,53 @@ impl TetWriter {
         Ok((end - at, hash.digest()))
     }
 
-    /// Writes everything after the payloads; returns the superblock flags and the file length.
-    fn write_tail(&self, plan: &WritePlan, progress: &WriteProgress, catalog: u64) -> Result<(u32, u64)> {
+    /// Writes the digest and statistics regions after the payloads.
+    fn write_regions(&self, plan: &WritePlan, progress: &WriteProgress, catalog: u64) -> Result<Regions> {
         let mut end = if plan.fixed.is_some() { plan.fixed_end } else { progress.end };
-        let metadata = self.metadata();
-        let digests = self.digests && !self.arrays.is_empty();
-        let statistics = !progress.statistics.is_empty();
-        if self.history.is_empty() && metadata.is_none() && !digests && !self.zone_maps && !statistics {
-            return Ok((0, end));
-        }
-        let mut json = FooterJson { history: self.history.clone(), metadata, ..FooterJson::default() };
-        let region = if digests {
+        let (mut digests, mut statistics) = (None, None);
+        if self.digests && !self.arrays.is_empty() {
             let offset = end.next_multiple_of(8);
             let mut bytes = vec![0; usize::try_from(offset - end).unwrap_or(0)];
             let (rows, table) = progress.digests(plan.block)?;
             DigestRegion::write(catalog, plan.block, rows.into_iter(), &table, &mut bytes);
             self.store(end, &bytes)?;
             end += bytes.len() as u64;
-            Some(FileRange { offset, len: end - offset })
-        } else {
-            None
-        };
-        let mut statistics_digest = None;
-        if statistics {
+            digests = Some(FileRange { offset, len: end - offset });
+        }
+        if !progress.statistics.is_empty() {
             let offset = end.next_multiple_of(8);
             let mut bytes = vec![0; usize::try_from(offset - end).unwrap_or(0)];
             let start = bytes.len();
             progress.statistics.write(catalog, &self.arrays, &mut bytes);
-            statistics_digest = Some(xxh3_64(&bytes[start..]));
+            statistics = Some(xxh3_64(&bytes[start..]));
             self.store(end, &bytes)?;
             end += bytes.len() as u64;
         }
-        let mut zone_digest = None;
-        if self.zone_maps {
-            let (len, digest) = self.write_zones(end, plan, progress)?;
-            json.zone_maps_ref = Some(FileRange { offset: end, len });
-            zone_digest = Some(digest);
-            end += len;
-        }
-        json.digests_ref = region.map(|region| DigestsRef {
-            region,
-            json: 0,
-            spill: None,
-            zone_maps: zone_digest,
-            statistics: statistics_digest,
-        });
+        Ok(Regions { end, digests, statistics })
+    }
+
+    /// The bytes from `at` to the end of the file: metadata spill, JSON and tail. `zones` are the zone maps before it.
+    fn footer(&self, at: u64, regions: &Regions, zones: Option<(FileRange, u64)>) -> Result<Vec<u8>> {
+        let mut json = FooterJson {
+            history: self.history.clone(),
+            metadata: self.metadata(),
+            zone_maps_ref: zones.map(|(range, _)| range),
+            digests_ref: regions.digests.map(|region| DigestsRef {
+                region,
+                json: 0,
+                spill: None,
+                zone_maps: zones.map(|(_, digest)| digest),
+                statistics: regions.statistics,
+            }),
+            ..FooterJson::default()
+        };
         let mut text = Vec::new();
         json.write(&mut text)?;
+        let mut spill = Vec::new();
         if text.len() > MAX_JSON
             && let Some(metadata) = json.metadata.take()
         {
-            let spill = serde_json::to_vec(&metadata)
+            spill = serde_json::to_vec(&metadata)
                 .map_err(|e| Error::internal(format!("cannot serialize the metadata as JSON: {e}")))?;
             if spill.len() > MAX_SPILL {
                 return Err(Error::limit(
@@ -385,12 +423,10 @@ impl TetWriter {
                     MAX_SPILL as u64,
                 ));
             }
-            self.store(end, &spill)?;
-            json.metadata_ref = Some(FileRange { offset: end, len: spill.len() as u64 });
+            json.metadata_ref = Some(FileRange { offset: at, len: spill.len() as u64 });
             if let Some(digests) = &mut json.digests_ref {
                 digests.spill = Some(xxh3_64(&spill));
             }
-            end += spill.len() as u64;
             text.clear();
             json.write(&mut text)?;
         }
@@ -398,10 +434,62 @@ impl TetWriter {
             return Err(Error::limit("the footer of a .tet file", text.len() as u64, MAX_JSON as u64)
                 .hint("shorten the history"));
         }
-        let version = if self.zone_maps { 2 } else { 1 };
+        let version = if zones.is_some() { 2 } else { 1 };
         FooterTail { json_len: text.len() as u64, version }.write(&mut text);
-        self.store(end, &text)?;
-        Ok((FLAG_FOOTER, end + text.len() as u64))
+        spill.append(&mut text);
+        Ok(spill)
+    }
+
+    /// Returns whether the file needs a footer without zone maps.
+    fn has_footer(&self, regions: &Regions) -> bool {
+        let any = regions.digests.is_some() || regions.statistics.is_some();
+        any || !self.history.is_empty() || self.metadata().is_some()
+    }
+
+    /// SHA-256 of the file as it would be without zone maps.
+    fn image_digest(&self, plan: &WritePlan, regions: &Regions) -> Result<[u8; 32]> {
+        let end = regions.end;
+        let (flags, footer) = match self.has_footer(regions) {
+            true => (FLAG_FOOTER, self.footer(end, regions, None)?),
+            false => (0, Vec::new()),
+        };
+        let mut hash = Sha256::new();
+        hash.update(plan.head(flags));
+        let mut at = plan.head.len() as u64;
+        let mut block = vec![0; BLOCK];
+        while at < end {
+            let len = usize::try_from(end - at).map_or(BLOCK, |rest| rest.min(BLOCK));
+            self.staged.read_at(at, &mut block[..len])?;
+            hash.update(&block[..len]);
+            at += len as u64;
+        }
+        hash.update(footer);
+        Ok(hash.finalize().into())
+    }
+
+    /// Writes everything after the payloads.
+    fn write_tail(&self, plan: &WritePlan, progress: &WriteProgress, catalog: u64) -> Result<WrittenTail> {
+        let regions = self.write_regions(plan, progress, catalog)?;
+        let mut end = regions.end;
+        if !self.has_footer(&regions) && !self.zone_maps {
+            return Ok(WrittenTail { flags: 0, len: end, sealed: None });
+        }
+        let mut image = PackedImage::default();
+        if let Some(package) = &self.package {
+            let sha256 = self.image_digest(plan, &regions)?;
+            image = PackedImage { generation: package.generation, sha256 };
+        }
+        let mut zones = None;
+        if self.zone_maps {
+            let (len, digest) = self.write_zones(end, &image, plan, progress)?;
+            zones = Some((FileRange { offset: end, len }, digest));
+            end += len;
+        }
+        let footer = self.footer(end, &regions, zones)?;
+        self.store(end, &footer)?;
+        let len = end + footer.len() as u64;
+        let sealed = zones.map(|(zones, _)| SealedImage { image, len, zones });
+        Ok(WrittenTail { flags: FLAG_FOOTER, len, sealed })
     }
 }
 
@@ -568,15 +656,16 @@ impl Writer for TetWriter {
         let progress = self.progress();
         self.refuse_missing(plan, &progress)?;
         let catalog = self.write_index(plan, &progress)?;
-        let (flags, len) = self.write_tail(plan, &progress, catalog)?;
+        let WrittenTail { flags, len, sealed } = self.write_tail(plan, &progress, catalog)?;
         drop(progress);
-        let mut head = plan.head.clone();
-        let at = superblock::FLAGS_OFFSET as usize;
-        head[at..at + 4].copy_from_slice(&flags.to_le_bytes());
-        self.store(0, &head)?;
+        self.store(0, &plan.head(flags))?;
         // Zero-length writes do not extend a file; set its length explicitly.
         self.staged.set_len(len)?;
-        self.staged.publish()
+        self.staged.publish()?;
+        match (self.package, sealed) {
+            (Some(package), Some(sealed)) => package.publish(&sealed),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -18,9 +18,17 @@ fn package(more: &[&str]) -> Arc<MemoryStore> {
 #[test]
 fn foreign_objects_of_packages_are_named() {
     assert_eq!(TetFormat.foreign(package(&[])).unwrap(), None);
-    for name in
-        ["notes.txt", "generations/notes", "generations/00000001/notes.txt", "generations/mine/packed.tet"]
-    {
+    let all = ["PROTOCOL", "generations/00000001/ZONE.json", "generations/00000002/INDEX.json"];
+    assert_eq!(TetFormat.foreign(package(&all)).unwrap(), None);
+    for name in [
+        "notes.txt",
+        "generations/notes",
+        "generations/00000001/notes.txt",
+        "generations/mine/packed.tet",
+        // Data that is not published yet.
+        "staging/s0/part-a.tet",
+        "publishing/2/HEARTBEAT",
+    ] {
         let found = TetFormat.foreign(package(&[name])).unwrap().unwrap();
         assert!(name.starts_with(&found), "{name}: {found}");
     }

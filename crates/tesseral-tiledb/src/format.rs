@@ -45,6 +45,7 @@ impl Format for TileDbFormat {
             many_arrays: true,
             attributes: true,
             folder: true,
+            folder_extensions: &[],
             chunk_objects: false,
             encryption: true,
             lossy_codecs: &["float_scale", "scale_float", "webp"],

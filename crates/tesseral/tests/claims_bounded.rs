@@ -316,7 +316,7 @@ fn recover(path: &Path, target: &Path) -> Result<()> {
     let store = open.store(path).unwrap();
     let format = tesseral::recognize(&*store)?;
     let (limits, options) = (open.format_options(), Options::default());
-    let output = Output::dataset(target, format.capabilities().folder).overwrite(Overwrite::Replace);
+    let output = Output::of_format(target, format).overwrite(Overwrite::Replace);
     tesseral::recover(format, store, limits, output, &options, &mut |_| ())?;
     Ok(())
 }

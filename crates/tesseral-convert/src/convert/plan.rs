@@ -156,7 +156,7 @@ impl ConvertPlan {
     ) -> Result<Self> {
         let plan = Self::unrehearsed(source, scope, format, options, work)?;
         let store = Arc::new(MemoryStore::new("a rehearsal"));
-        match plan.begin(store, &Options::default(), history) {
+        match plan.begin(store, false, &Options::default(), history) {
             Ok((session, ids)) => {
                 plan.check_gathered(&session, &ids, options.execution.memory)?;
                 Ok(plan)
@@ -331,10 +331,12 @@ impl ConvertPlan {
     pub(crate) fn begin(
         &self,
         store: Arc<dyn Store>,
+        folder: bool,
         execution: &Options,
         history: &[HistoryRow],
     ) -> Result<(WriteSession, Vec<usize>)> {
-        let mut session = begin(self.format, store, &self.create, execution)?;
+        let create = CreateOptions { folder, ..self.create.clone() };
+        let mut session = begin(self.format, store, &create, execution)?;
         let ids = self.declare(&mut session, history)?;
         Ok((session, ids))
     }

@@ -382,6 +382,42 @@ impl FooterJson {
         Ok(())
     }
 
+    /// The text of this JSON as it was before zone maps and a secondary index were added, with the metadata spill at `spill`; `None`
+    /// unless it is written as the reference writes it.
+    pub fn without_accelerators(&self, text: &[u8], spill: u64) -> Option<Vec<u8>> {
+        let mut text = std::str::from_utf8(text).ok()?.to_owned();
+        let mut replace = |from: &str, to: &str| -> Option<()> {
+            let at = text.find(from)?;
+            text.replace_range(at..at + from.len(), to);
+            Some(())
+        };
+        let reference = |name: &str, range: FileRange| {
+            format!(r#","{name}":{{"offset":{},"len":{}}}"#, range.offset, range.len)
+        };
+        for (name, range) in
+            [("zone_maps_ref", self.zone_maps_ref), ("secondary_index_ref", self.secondary_index_ref)]
+        {
+            if let Some(range) = range {
+                replace(&reference(name, range), "")?;
+            }
+        }
+        if let Some(range) = self.metadata_ref {
+            let moved = FileRange { offset: spill, len: range.len };
+            replace(&reference("metadata_ref", range), &reference("metadata_ref", moved))?;
+        }
+        let hex = |digest: u64| format!("{digest:016x}");
+        if let Some(digests) = &self.digests_ref {
+            if let Some(zones) = digests.zone_maps {
+                replace(&format!(r#","zone_maps":"{}""#, hex(zones)), "")?;
+            }
+            let zeros = format!(r#""json":"{}""#, hex(0));
+            replace(&format!(r#""json":"{}""#, hex(digests.json)), &zeros)?;
+            let digest = xxhash_rust::xxh3::xxh3_64(text.as_bytes());
+            text = text.replacen(&zeros, &format!(r#""json":"{}""#, hex(digest)), 1);
+        }
+        Some(text.into_bytes())
+    }
+
     /// References to bytes between the payloads and the JSON, for a footer of this version.
     pub fn spills(&self, version: u32) -> impl Iterator<Item = FileRange> {
         let extended =

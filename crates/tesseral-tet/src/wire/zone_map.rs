@@ -54,6 +54,15 @@ impl ZoneRange {
     }
 }
 
+/// The file of a package's generation before its zone maps were added, which their text names. All zeros outside packages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PackedImage {
+    /// Number of the generation.
+    pub generation: u64,
+    /// SHA-256 of the file as it would be without zone maps and secondary index.
+    pub sha256: [u8; 32],
+}
+
 #[derive(Deserialize)]
 struct ZoneMapText<'a> {
     version: u64,
@@ -123,12 +132,13 @@ pub fn parse(
 }
 
 /// Appends the text before the first entry.
-pub fn write_start(out: &mut Vec<u8>) {
-    let start = format!(
-        "{{\n  \"version\": {VERSION},\n  \"generation\": 0,\n  \"packed_sha256\": \"{}\",\n  \"chunks\": [",
-        "0".repeat(64)
-    );
+pub fn write_start(image: &PackedImage, out: &mut Vec<u8>) {
+    let generation = image.generation;
+    let start =
+        format!("{{\n  \"version\": {VERSION},\n  \"generation\": {generation},\n  \"packed_sha256\": \"");
     out.extend(start.as_bytes());
+    write_hex(&image.sha256, out);
+    out.extend(b"\",\n  \"chunks\": [");
 }
 
 /// Appends one entry; `first` is true for the first one.
@@ -164,6 +174,7 @@ mod tests {
 
     #[test]
     fn round_trips() {
+        let image = PackedImage { generation: 3, sha256: [0xab; 32] };
         let coords = |n: &[u64]| Coords::from_slice(n);
         let datasets = [DatasetRecord {
             name: "a".into(),
@@ -178,7 +189,7 @@ mod tests {
             Zone { element_count: 2, null_count: 2, range: None },
         ];
         let mut text = Vec::new();
-        write_start(&mut text);
+        write_start(&image, &mut text);
         for (i, zone) in zones.iter().enumerate() {
             write_entry(i == 0, 0, &rows[i].coords(2), zone, &mut text);
         }
@@ -195,7 +206,7 @@ mod tests {
         assert!(parse(&text, "f", 0, 64, &datasets, &rows[..1]).is_err());
 
         let mut empty = Vec::new();
-        write_start(&mut empty);
+        write_start(&PackedImage::default(), &mut empty);
         write_end(true, &mut empty);
         assert_eq!(parse(&empty, "f", 0, 64, &[], &[]).unwrap(), []);
     }
