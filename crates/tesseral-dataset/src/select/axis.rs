@@ -118,7 +118,10 @@ impl<'a> AxisCoordinates<'a> {
         if let (Some(a), Some(b)) = (&low, &high)
             && a.is_after(b)
         {
-            std::mem::swap(&mut low, &mut high);
+            match self.after_a_turn(a, b) {
+                Some(turned) => high = Some(turned),
+                None => std::mem::swap(&mut low, &mut high),
+            }
         }
         let inside = |position: u64| {
             low.as_ref().is_none_or(|b| self.side(position, b).is_some_and(Ordering::is_ge))
@@ -152,6 +155,27 @@ impl<'a> AxisCoordinates<'a> {
     fn not_adjacent(&self) -> Error {
         self.invalid_selection("the labels are not sorted: matching positions are not adjacent")
             .hint(Advice::SelectByPosition)
+    }
+
+    /// The end of a range that begins behind it on an ascending cyclic axis: one turn later, so that the range goes upward across
+    /// the end of the axis. `None` for other axes, where both orders of the ends mean the same, and for whole turns.
+    fn after_a_turn(&self, start: &RangeEnd, end: &RangeEnd) -> Option<RangeEnd> {
+        let CoordinateValues::Numbers(labels, dtype) = &self.coordinates else { return None };
+        let (period, RangeEnd::Number(start), RangeEnd::Number(end)) = (self.dim.period?, start, end) else {
+            return None;
+        };
+        let values: Vec<f64> = (0..labels.len()).filter_map(|i| labels.get(i)?.as_f64()).collect();
+        let upward = values.windows(2).filter(|pair| pair[0] < pair[1]).count();
+        let downward = values.windows(2).filter(|pair| pair[0] > pair[1]).count();
+        let (start, end) = (start.as_f64()?, end.as_f64()?);
+        let turned = end + period * ((start - end) / period).ceil();
+        if upward < downward || turned <= start {
+            return None;
+        }
+        Some(RangeEnd::Number(match dtype {
+            DType::Float32 => Scalar::from_element(turned as f32),
+            _ => Scalar::from_element(turned),
+        }))
     }
 
     /// The coordinates of a cyclic axis that lie between two bounds, each after the fewest turns that place it there; `None` for a

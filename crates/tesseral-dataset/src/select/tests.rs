@@ -290,7 +290,12 @@ fn cyclic_coordinates_turn() {
     assert_eq!(selected_positions(&east, "x=~-80"), [3]);
     // Positions from 4 on are those from 0 on.
     assert_eq!(selected_positions(&east, "x=-100..10"), [3, 4]);
-    assert_eq!(selected_positions(&east, "x=10..-100"), [3, 4]);
+    // From the first end upward to the second, also across the end of the axis.
+    assert_eq!(selected_positions(&east, "x=10..-100"), [1, 2]);
+    assert_eq!(selected_positions(&east, "x=170..-170"), [2]);
+    assert_eq!(selected_positions(&east, "x=260..100"), [3, 4, 5]);
+    assert_eq!(selected_positions(&east, "x=180..-180"), [2, 3, 4, 5]);
+    assert_eq!(selected_positions(&east, "x=360..0"), [0, 1, 2, 3]);
     assert_eq!(selected_positions(&east, "x=200..460"), [3, 4, 5]);
     assert_eq!(selected_positions(&east, "x=-180..180"), [3, 4, 5, 6]);
     assert_eq!(selected_positions(&east, "x=0..360"), [0, 1, 2, 3]);
@@ -313,12 +318,16 @@ fn cyclic_ranges_follow_the_axis() {
     assert_eq!(selected_positions(&west, "x=-180..180"), [0, 1, 2, 3, 4]);
     assert_eq!(selected_positions(&west, "x=80..190"), [3, 4, 5]);
     assert_eq!(selected_positions(&west, "x=170..280"), [4, 5, 6]);
+    assert_eq!(selected_positions(&west, "x=170..-80"), [4, 5, 6]);
+    assert_eq!(selected_positions(&west, "x=80..-100"), [3, 4, 5]);
     let descending = period(&["270", "180", "90", "0"], DType::Float64);
     assert_eq!(selected_positions(&descending, "x=-100..100"), [2, 3, 4]);
+    assert_eq!(selected_positions(&descending, "x=100..-100"), [2, 3, 4]);
     // The axis of a range across the end is an axis like others.
     let turned = period(&["350", "355", "0", "5"], DType::Float32);
     assert_eq!(selected_positions(&turned, "x=-10..5"), [0, 1, 2, 3]);
     assert_eq!(selected_positions(&turned, "x=-5..2"), [1, 2]);
+    assert_eq!(selected_positions(&turned, "x=355..2"), [1, 2]);
     assert_eq!(selected_positions(&turned, "x=0..359"), [2, 3, 4, 5]);
     // 359.9 in single precision is not 360 − 0.1.
     let tenths = period(&["0", "0.1", "359.9"], DType::Float32);
