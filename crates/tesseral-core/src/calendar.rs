@@ -323,6 +323,20 @@ impl TimeUnits {
         self.calendar
     }
 
+    /// The units as CF writes them, such as `hours since 1850-01-01`; `None` for units that are no fixed number of these names.
+    pub fn text(&self) -> Option<String> {
+        const NAMES: [(&str, i128); 6] = [
+            ("days", MICROS_PER_DAY),
+            ("hours", 3_600 * MICROS_PER_SECOND),
+            ("minutes", 60 * MICROS_PER_SECOND),
+            ("seconds", MICROS_PER_SECOND),
+            ("milliseconds", 1_000),
+            ("microseconds", 1),
+        ];
+        let (name, _) = NAMES.iter().find(|(_, micros)| *micros == self.unit)?;
+        Some(format!("{name} since {}", self.civil(self.reference)?))
+    }
+
     /// The time of a whole number.
     pub fn of_integer(&self, count: i64) -> Option<CivilTime> {
         self.at(&Scalar::from_element(count))

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use tesseral_core::calendar::TimeUnits;
 use tesseral_core::packing::Packing;
 use tesseral_core::{ArraySchema, Attributes, Error, Field, Result, Selection, Slice};
 use tesseral_engine::fold;
@@ -57,6 +58,12 @@ impl Array {
     /// Returns the array with labels that are read on demand.
     pub(crate) fn with_pending(mut self, pending: Option<PendingLabels>) -> Self {
         self.pending = pending;
+        self
+    }
+
+    /// Returns the array, whose numbers count time.
+    pub(crate) fn counting(mut self, units: TimeUnits) -> Self {
+        self.handle = self.handle.with_source(|source| convention::counting(source, units));
         self
     }
 

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tesseral_core::calendar::TimeUnits;
+use tesseral_core::dtype::Class;
 use tesseral_core::schema::VariableRole;
-use tesseral_core::{Attributes, Cancel, ErrorKind, HistoryRow, Limits, Result};
+use tesseral_core::{ArraySchema, Attributes, Cancel, ErrorKind, HistoryRow, Limits, Result, description};
 use tesseral_engine::{Handle, Options, Reopen, missing_or_stale, open_listed, watched};
 use tesseral_format::convention;
 use tesseral_format::{Column, Format, Groups, OpenOptions, TimeRange, Version};
@@ -13,7 +15,7 @@ use tesseral_store::{CacheFolder, Location, ReadMode, StorageOptions, Store, Sto
 
 use crate::Array;
 use crate::labels::{self, LabelCache, PendingLabels};
-use crate::roles::{self, Roles};
+use crate::roles::{self, NamedRole, Roles};
 use tesseral_registry as registry;
 
 /// Options of opening. [`open`] uses the defaults.
@@ -385,7 +387,27 @@ impl Container {
     pub fn lazy_array(&self, index: usize) -> Result<Array> {
         let array = self.unlabeled(index)?;
         let pending = PendingLabels::new(self, index, &array);
-        Ok(array.with_pending(pending))
+        let array = array.with_pending(pending);
+        Ok(match self.time_of_bounds(index, array.schema()) {
+            Some(units) => array.counting(units),
+            None => array,
+        })
+    }
+
+    /// The time that the cells of bounds count where they have no units of their own: that of the coordinate whose bounds they are, as
+    /// the CF conventions have it.
+    fn time_of_bounds(&self, index: usize, schema: &ArraySchema) -> Option<TimeUnits> {
+        let [field] = schema.fields.as_slice() else { return None };
+        let numbers = matches!(field.dtype.class(), Class::Int | Class::UInt | Class::Float);
+        let pairs = schema.dims.last().is_some_and(|dim| dim.extent == Some(2));
+        let own = description::text_attribute(schema, field, "units").is_some();
+        if !numbers || !pairs || own || !matches!(schema.role, VariableRole::Data | VariableRole::Bounds) {
+            return None;
+        }
+        let named = self.named_role(index).filter(|named| named.role == VariableRole::Bounds)?;
+        let of = self.inner.store().guarded(|| self.inner.array(named.by)).ok()?;
+        let [coordinate] = of.schema().fields.as_slice() else { return None };
+        coordinate.time
     }
 
     /// The role of an array: its own, or the one that attributes of other arrays give it (`coordinates`, `bounds`, `grid_mapping`,
@@ -400,11 +422,19 @@ impl Container {
 
     /// The role of an array that has a role by its own metadata.
     pub fn role_among_others(&self, index: usize, own: VariableRole) -> VariableRole {
+        if own != VariableRole::Data {
+            return own;
+        }
+        self.named_role(index).map_or(own, |named| named.role)
+    }
+
+    /// The role that an attribute of another array gives an array.
+    fn named_role(&self, index: usize) -> Option<NamedRole> {
         /// Number of sets of arrays whose roles are kept.
         const KEPT: usize = 64;
         let among = self.inner.companions(index);
-        if own != VariableRole::Data || among.len() < 2 {
-            return own;
+        if among.len() < 2 {
+            return None;
         }
         let kept = || self.roles.lock().unwrap_or_else(PoisonError::into_inner);
         let known = kept().get(&among.start).map(Arc::clone);
@@ -416,7 +446,7 @@ impl Container {
             }
             Arc::clone(kept.entry(among.start).or_insert(found))
         });
-        named.get(&index).copied().unwrap_or(own)
+        named.get(&index).copied()
     }
 
     pub(crate) fn labels(&self) -> &LabelCache {

@@ -20,8 +20,16 @@ use crate::Container;
 /// Number of arrays up to which the attributes of all of them are read.
 const MOST_ARRAYS: usize = 1 << 16;
 
+/// A role that an attribute of another array gives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NamedRole {
+    pub(crate) role: VariableRole,
+    /// Index of the array with the attribute.
+    pub(crate) by: usize,
+}
+
 /// Roles by array index.
-pub(crate) type Roles = HashMap<usize, VariableRole>;
+pub(crate) type Roles = HashMap<usize, NamedRole>;
 
 /// Roles of arrays that others among them name.
 pub(crate) fn of_attributes(container: &Container, among: Range<usize>) -> Roles {
@@ -31,9 +39,9 @@ pub(crate) fn of_attributes(container: &Container, among: Range<usize>) -> Roles
     }
     let mut found = |index: usize, (role, name): (VariableRole, &str)| {
         if let Some(named) = container.inner().sibling(index, name).filter(|named| *named != index) {
-            let known = out.entry(named).or_insert(role);
-            if precedence(role) < precedence(*known) {
-                *known = role;
+            let known = out.entry(named).or_insert(NamedRole { role, by: index });
+            if precedence(role) < precedence(known.role) {
+                *known = NamedRole { role, by: index };
             }
         }
     };

@@ -441,6 +441,13 @@ impl PyView {
         self.field().time.is_some()
     }
 
+    /// Units and calendar of numbers that count time, as CF writes them. Units of other names are empty.
+    #[getter]
+    fn time(&self) -> Option<(String, String)> {
+        let units = self.field().time?;
+        Some((units.text().unwrap_or_default(), units.calendar().to_string()))
+    }
+
     /// Cells that count time, as little-endian bytes, as microseconds since 1970: `int64` in native byte order, NaT for cells without
     /// a time. `None` if one of the cells that are not hidden has a time that NumPy's calendar does not have.
     fn unix_micros(&self, cells: &[u8], hidden: &[u8]) -> Option<Vec<u8>> {

@@ -63,6 +63,32 @@ def test_times_before_the_reform_are_cftime(tmp_path):
     assert found.tolist() == cftime.num2date([0, 100_000], attrs["units"], "standard").tolist()
 
 
+@pytest.mark.parametrize("calendar", ["standard", "360_day"])
+@pytest.mark.parametrize("ending", [*ENDINGS.values(), ".nc", ".zarr"])
+def test_bounds_count_the_time_of_their_coordinate(tmp_path, ending, calendar):
+    """CF leaves units and calendar of bounds to the coordinate, of one dimension or none."""
+    attrs = {"units": "days since 2000-01-01", "calendar": calendar}
+    edges = np.array([[0.0, 30.0], [30.0, 60.0]])
+    ds = xr.Dataset(
+        {"v": ("time", [1.0, 2.0]), "edges": (("time", "side"), edges), "whole": ("side", [0, 60]), "plain": (("time", "side"), edges), "own": (("time", "side"), edges, {"units": "m"})},
+        coords={"time": ("time", [15.0, 45.0], {**attrs, "bounds": "edges"}), "middle": ((), 30.0, {**attrs, "climatology": "whole"}), "y": ("y", [1.0], {"bounds": "own"})},
+    )
+    path = tmp_path / f"a{ending}"
+    tesseral.write(path, ds)
+    variables = tesseral.open(path).variables
+    want = cftime.num2date(edges, **attrs)
+    found = variables["edges"].decoded()
+    assert [[str(time)[:10] for time in row] for row in found.tolist()] == [[str(time)[:10] for time in row] for row in want]
+    assert str(variables["whole"].decoded().tolist()[1])[:10] == str(want[1, 1])[:10]
+    np.testing.assert_array_equal(variables["edges"][...], edges)
+    for name in ("plain", "own"):
+        np.testing.assert_array_equal(variables[name].decoded(), edges)
+    if "TET_BIN" in os.environ:
+        done = subprocess.run([os.environ["TET_BIN"], "stat", path, "--json"], capture_output=True, check=True)
+        rows = {(row["field"] if row["array"] == path.name else row["variable"]).rpartition("/")[2]: row for row in json.loads(done.stdout)["arrays"]}
+        assert rows["edges"]["max"] == str(want[1, 1])[:10] and rows["plain"]["max"] == 60.0
+
+
 # Labels
 
 

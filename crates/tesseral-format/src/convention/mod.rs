@@ -77,6 +77,15 @@ pub fn labeled(source: Arc<dyn ArraySource>, labels: Vec<(usize, AxisLabels)>) -
     source::ModelArray::labeled(source, labels)
 }
 
+/// States the time that the numbers of an array of one field count.
+pub fn counting(source: Arc<dyn ArraySource>, units: TimeUnits) -> Arc<dyn ArraySource> {
+    source::ModelArray::described(source, |schema| {
+        if let [field] = schema.fields.as_mut_slice() {
+            field.time = Some(units);
+        }
+    })
+}
+
 /// Parts of the data model that a format supports natively.
 #[derive(Clone, Copy, Debug)]
 pub struct Holds {

@@ -35,14 +35,24 @@ impl ModelArray {
         inner: Arc<dyn ArraySource>,
         labels: Vec<(usize, AxisLabels)>,
     ) -> Arc<dyn ArraySource> {
-        let mut schema = inner.schema().clone();
-        for (d, labels) in labels {
-            if let Some(dim) = schema.dims.get_mut(d) {
-                dim.labels = Some(labels.labels);
-                dim.time = labels.time;
-                dim.period = labels.period;
+        Self::described(inner, |schema| {
+            for (d, labels) in labels {
+                if let Some(dim) = schema.dims.get_mut(d) {
+                    dim.labels = Some(labels.labels);
+                    dim.time = labels.time;
+                    dim.period = labels.period;
+                }
             }
-        }
+        })
+    }
+
+    /// The array with another description of the same cells.
+    pub(super) fn described(
+        inner: Arc<dyn ArraySource>,
+        describe: impl FnOnce(&mut ArraySchema),
+    ) -> Arc<dyn ArraySource> {
+        let mut schema = inner.schema().clone();
+        describe(&mut schema);
         let (encoding, limits) = (ConventionEncoding::default(), Limits::default());
         let derived = inner.derived_attributes().to_vec();
         Arc::new(Self { inner, schema, encoding, limits, derived })

@@ -369,7 +369,7 @@ class Array(_reduce.Reducible):
         return stored cells."""
         view = self._view.physical()
         cells = np.ma.asarray(view.masked())
-        return _times(view, cells, self.attrs) if view.counts_time else cells
+        return cells if view.time is None else _times(view, cells, self.attrs.get("units") or view.time[0], view.time[1])
 
     def filled(self, value: complex | str | bytes | np.generic) -> Cells:
         """Reads all cells, with `value` in place of nulls."""
@@ -516,7 +516,7 @@ class Array(_reduce.Reducible):
         return array_html(self)
 
 
-def _times(view: View, numbers: np.ma.MaskedArray[Any, Any], attrs: Mapping[str, Any]) -> np.ma.MaskedArray[Any, Any]:
+def _times(view: View, numbers: np.ma.MaskedArray[Any, Any], units: str, calendar: str) -> np.ma.MaskedArray[Any, Any]:
     """Converts CF numbers to times."""
     mask = np.ma.getmaskarray(numbers)
     plain = np.ascontiguousarray(numbers.data)
@@ -528,10 +528,10 @@ def _times(view: View, numbers: np.ma.MaskedArray[Any, Any], attrs: Mapping[str,
     try:
         import cftime  # type: ignore[import-untyped]
     except ImportError as missing:
-        raise InvalidRequestError(f"times of the calendar {attrs.get('calendar', 'standard')} require the package cftime", array=view.name) from missing
+        raise InvalidRequestError(f"times of the calendar {calendar} require the package cftime", array=view.name) from missing
     hidden = mask | ~np.isfinite(plain)
     out = np.full(plain.shape, None, object)
-    out[~hidden] = cftime.num2date(plain[~hidden], attrs["units"], attrs.get("calendar", "standard"))
+    out[~hidden] = cftime.num2date(plain[~hidden], units, calendar)
     return np.ma.MaskedArray(out, mask=hidden)
 
 

@@ -94,7 +94,7 @@ def _column(name: str, array: Array) -> Column | None:
     if enumeration is not None:
         return Column(name, _arrow.labeled_type(enumeration[1]), array.dims, array)
     view = array._view.physical()
-    if view.counts_time and str(array.attrs.get("calendar", "standard")).lower() in _CALENDARS:
+    if view.time is not None and view.time[1] in _CALENDARS:
         return Column(name, pa.timestamp("us"), array.dims, array, True)
     type = _column_type(view.dtype, view.type_name)
     return None if type is None else Column(name, type, array.dims, array)
