@@ -362,9 +362,14 @@ impl ArraySchema {
     /// The index of a dimension by name or decimal number.
     ///
     /// # Errors
-    /// `NotFound`, with the available names.
+    /// `NotFound`, with the available names; `InvalidRequest` for a name of several dimensions.
     pub fn dim(&self, name: &str) -> Result<usize> {
-        let named = self.dims.iter().position(|d| !d.name.is_empty() && d.name == name);
+        let mut found = (0..self.dims.len()).filter(|d| !name.is_empty() && self.dims[*d].name == name);
+        let (named, second) = (found.next(), found.next());
+        if let (Some(first), Some(second)) = (named, second) {
+            let detail = format!("{name:?} is the name of dimensions {first} and {second}");
+            return Err(Error::invalid(detail).in_array(&self.name).hint("use their numbers"));
+        }
         named.or_else(|| name.parse().ok().filter(|d| *d < self.dims.len())).ok_or_else(|| {
             let names = self.dims.iter().enumerate();
             let names = names.map(|(i, d)| if d.name.is_empty() { i.to_string() } else { d.name.clone() });

@@ -4,7 +4,9 @@ use numpy::PyUntypedArray;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString};
+use pyo3::types::{
+    PyBool, PyByteArray, PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString,
+};
 use tesseral::{Attributes, DType, HistoryRow, Scalar, Value};
 use tesseral_core::schema::Labels;
 
@@ -123,6 +125,10 @@ fn nested(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     if object.is_instance_of::<PyString>() {
         return Ok(Value::Text(object.extract()?));
     }
+    if object.is_instance_of::<PyComplex>() {
+        let number = object.py().import("numpy")?.call_method1("complex128", (object,))?;
+        return array(&number, depth);
+    }
     if let Ok(bytes) = object.cast::<PyBytes>() {
         return Ok(Value::Bytes(bytes.as_bytes().to_vec()));
     }
@@ -168,7 +174,12 @@ fn from_mapping(map: &Bound<'_, PyMapping>, depth: usize) -> PyResult<Attributes
     let mut out = Attributes::new();
     for pair in map.items()?.iter() {
         let (name, value): (String, Bound<'_, PyAny>) = pair.extract()?;
-        out.insert(name, nested(&value, depth)?);
+        let value =
+            nested(&value, depth).map_err(|error| match error.is_instance_of::<PyTypeError>(map.py()) {
+                true => PyTypeError::new_err(format!("attribute {name:?}: {}", error.value(map.py()))),
+                false => error,
+            })?;
+        out.insert(name, value);
     }
     Ok(out)
 }

@@ -63,6 +63,7 @@ impl Format for TileDbFormat {
             // As in TileDB-CF: `__tiledb_attr.sst.units`.
             field_attributes: Some(crate::model::FIELD_ATTRIBUTES),
             field_named_as_dimension: false,
+            repeated_dimensions: false,
             labels: LABELS,
             ..Holds::ALL
         }

@@ -336,12 +336,84 @@ def grib_like():
     return ds.assign_coords(valid_time=ds.time + ds.step)
 
 
+def repeated_dimensions():
+    """Covariances have one dimension twice."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return xr.Dataset(
+            {"cov": (("a", "a"), np.arange(9.0).reshape(3, 3)), "same": (("a", "a", "a"), np.ones((3, 3, 3), "i2")), "v": (("a",), [1, 2, 3])},
+            coords={"a": [10, 20, 30], "matrix": (("b", "b"), np.eye(2, dtype="i1"))},
+        )
+
+
+def single_bytes():
+    return xr.Dataset({"flag": (("x",), np.array([b"a", b"", b"c"])), "grid": (("y", "x"), np.array([[b"a", b"b", b"c"]] * 2))}, coords={"x": np.array([b"p", b"q", b"r"])})
+
+
+def suffixed_names():
+    """Names that formats give to variables for reasons of their own."""
+    names = ("t.data", "t.index", "name", "shape", "lat", "Time")
+    return xr.Dataset({name: (("t",), np.arange(3) + i) for i, name in enumerate(names)}, coords={"t": [1, 2, 4], "dim_0": ("t", [5, 6, 7])})
+
+
+def climatology():
+    edges = np.array([["1961-01-01", "1990-02-01"], ["1961-02-01", "1990-03-01"]], "M8[ns]")
+    ds = xr.Dataset(
+        {"tas": (("time",), [1.0, 2.0], {"cell_methods": "time: mean within years time: mean over years"}), "bounds": (("time", "nv"), edges)},
+        coords={"time": ("time", np.array(["1961-01-15", "1961-02-15"], "M8[ns]"), {"climatology": "bounds"})},
+    )
+    ds.time.encoding = {"units": "days since 1960-01-01", "calendar": "standard", "dtype": np.dtype("i4")}
+    return ds
+
+
+def satellite():
+    """Packed coordinates, unsigned counts, flags, and a time that belongs to no variable."""
+    raw = xr.Dataset(
+        {
+            "Rad": (("y", "x"), np.array([[0, 100], [1023, -1]], "i2"), {"_FillValue": np.int16(1023), "_Unsigned": "true", "scale_factor": np.float32(0.04), "valid_range": np.array([0, 1022], "i2"), "grid_mapping": "proj", "ancillary_variables": "DQF"}),
+            "DQF": (("y", "x"), np.array([[0, 1], [-1, 2]], "i1"), {"_FillValue": np.int8(-1), "_Unsigned": "true", "flag_values": np.array([0, 1], "i1"), "flag_meanings": "good bad"}),
+            "proj": ((), np.int32(-2147483647), {"grid_mapping_name": "geostationary"}),
+        },
+        coords={"x": ("x", np.array([0, 1], "i2"), {"scale_factor": np.float32(0.1), "add_offset": np.float32(-1), "units": "rad"}), "t": ((), 1.5, {"units": "seconds since 2000-01-01 12:00:00"})},
+    )
+    return xr.decode_cf(raw)
+
+
+def ragged():
+    return xr.Dataset(
+        {"temp": (("obs",), np.arange(7.0)), "row_size": (("station",), np.array([3, 4], "i4"), {"sample_dimension": "obs"}), "index": (("obs",), np.array([0, 1, 0, 1, 1, 0, 1]), {"instance_dimension": "station"})},
+        coords={"time": ("obs", np.arange(7)), "station": ["a", "b"], "landpoint": ("landpoint", np.array([1, 4]), {"compress": "lat lon"})},
+        attrs={"featureType": "timeSeries"},
+    )
+
+
+def nothing_along_a_dimension():
+    dtypes = ("i1", "u2", "i8", "f4", "?", "M8[ns]", "m8[ns]", "c8", "S3", "U2", "O")
+    return xr.Dataset({f"v{i}": (("x",), np.zeros(0, dtype)) for i, dtype in enumerate(dtypes)} | {"two": (("x", "y"), np.zeros((0, 0)))}, coords={"x": np.zeros(0, "U4")})
+
+
+def attributes_of_python():
+    """What netCDF does not take; JSON and xarray do."""
+    held = {"nothing": None, "map": {"a": 1, "b": [1, {"c": 2.5}]}, "table": [[1, 2], [3, 4]], "mixed": [1, "a", 2.5], "flag": True, "no": np.bool_(False), "complex": 1 - 2j, "date": np.datetime64("2001-02-03"), "empty": [], "reserved": "x", "name": "n", "dim_names": "q", "_FillValue_": 1}
+    return xr.Dataset({"t": (("x",), [1.0], held)}, attrs={**held, "tool": "me", "created_at": "now", "history": "one\ntwo"})
+
+
+def eight_dimensions():
+    cells = np.arange(16.0).reshape((1, 2) * 4)
+    return xr.Dataset({"v": (tuple("abcdefgh"), cells), "words": (tuple("abcdefgh"), cells.astype("U4"))})
+
+
+def missing_coordinates():
+    return xr.Dataset({"v": (("x",), [1.0, 2.0, 3.0])}, coords={"x": [1.0, np.nan, -0.0], "when": ("x", np.array(["2001-01-01", "NaT", "2002-01-01"], "M8[s]"))})
+
+
 KINDS = [
     scalars, integers, floats, float16, complexes, booleans, texts, text_coordinates, byte_strings, float32_coordinates,
     narrow_coordinates, two_dimensional_coordinates, scalar_coordinates, bounds_and_grid_mapping, packed, unsigned, fill_values,
     dates, encoded_dates, durations, calendars, cf_attribute_text, bytes_attribute, without_coordinates,
     coordinates_alone, nothing, attributes_alone, empty_dimensions, unicode_names, odd_names, order_of_names, decreasing_and_repeated,
-    grib_like,
+    grib_like, repeated_dimensions, single_bytes, suffixed_names, climatology, satellite, ragged, nothing_along_a_dimension,
+    attributes_of_python, eight_dimensions, missing_coordinates,
 ]  # fmt: skip
 
 
@@ -519,14 +591,14 @@ def test_statistics_of_published_files_agree(tmp_path, path):
 
 # Whatever hypothesis makes
 
-DTYPES = st.sampled_from(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "c8", "c16", "?", "M8[ns]", "M8[s]", "m8[ns]", "<U5", "S3"]).map(np.dtype)
+DTYPES = st.sampled_from(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "f2", "c8", "c16", "?", "M8[ns]", "M8[ms]", "M8[s]", "m8[ns]", "m8[s]", "<U5", "S3", "S1"]).map(np.dtype)
 ATTRIBUTES = st.dictionaries(
     st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6).filter(lambda name: name not in CF_NAMES),
     st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6)
     | st.integers(-(2**63), 2**63 - 1)
     | st.floats(allow_nan=False)
     | st.lists(st.integers(-(2**31), 2**31 - 1), min_size=2, max_size=3)
-    | st.sampled_from([np.float32(0.1), np.int8(-1), np.uint16(9), np.array([1.5, 2.5], "f4")]),
+    | st.sampled_from([np.float32(0.1), np.int8(-1), np.uint16(9), np.array([1.5, 2.5], "f4"), np.nan, -np.inf, True, None, [], ["a", ""], b"\0\xff", {"a": [1]}]),
     max_size=3,
 )
 # Names that say how values are stored.
@@ -542,7 +614,7 @@ def arrays_of(*, shape, dtype):
     if dtype.kind == "U":
         elements = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
     if dtype.kind == "S":
-        elements = st.binary(max_size=3).map(lambda cell: cell.replace(b"\0", b"-"))
+        elements = st.binary(max_size=dtype.itemsize).map(lambda cell: cell.replace(b"\0", b"-"))
     return arrays(dtype, shape, elements=elements)
 
 
@@ -569,6 +641,40 @@ def test_whatever_datasets(tmp_path_factory, format, ds):
     again = through(ds, format, folder)
     xr.testing.assert_identical(again, ds)
     assert not lost(ds, again) and not added(ds, again)
+
+
+@pytest.mark.parametrize("format", ENDINGS)
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(nodes=st.dictionaries(st.sampled_from(["/a", "/a/inner", "/größe", "/x y/z"]), datasets(), min_size=1, max_size=3), attrs=ATTRIBUTES)
+def test_whatever_trees(tmp_path_factory, format, nodes, attrs):
+    # Index coordinates of a group are those of the groups inside it: here only the innermost have any.
+    dt = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs), **{path: ds for path, ds in nodes.items() if path != "/a" or "/a/inner" not in nodes}})
+    path = tmp_path_factory.mktemp("any") / f"a{ENDINGS[format]}"
+    quiet(getattr(dt.tesseral, f"to_{format}"), path)
+    again = quiet(xr.open_datatree, path, engine="tesseral").load()
+    xr.testing.assert_identical(again, dt)
+    for node in dt.subtree:
+        ds, found = node.to_dataset(inherit=False), again[node.path].to_dataset(inherit=False)
+        assert not lost(ds, found) and not added(ds, found)
+
+
+@pytest.mark.parametrize("format", ENDINGS)
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(ds=datasets().filter(lambda ds: any(n > 1 for n in ds.sizes.values())), data=st.data())
+def test_whatever_is_appended(tmp_path_factory, format, ds, data):
+    """A dataset that is written in two parts along a dimension is the one that is written at once."""
+    dim = data.draw(st.sampled_from(sorted(dim for dim, n in ds.sizes.items() if n > 1)))
+    at = data.draw(st.integers(1, ds.sizes[dim] - 1))
+    # Labels must be new; their order is free where there is none.
+    ds = ds.assign_coords({dim: np.arange(ds.sizes[dim])}) if dim in ds.coords else ds
+    folder = tmp_path_factory.mktemp("any")
+    path, whole = (folder / f"{name}{ENDINGS[format]}" for name in "ab")
+    for part in (slice(at), slice(at, None)):
+        quiet(getattr(ds.isel({dim: part}).tesseral, f"to_{format}"), path, append_dim=dim)
+    quiet(getattr(ds.tesseral, f"to_{format}"), whole)
+    again, want = (quiet(xr.load_dataset, place, engine="tesseral") for place in (path, whole))
+    xr.testing.assert_identical(again, want)
+    assert not lost(want, again) and not added(want, again)
 
 
 # Trees
@@ -641,6 +747,39 @@ def test_appending_grows_a_dataset(tmp_path, format, encoding):
     assert {key: again.time.encoding.get(key) for key in encoding} == encoding
 
 
+CREATORS = {
+    "plain.nc": lambda ds, path: ds.to_netcdf(path, engine="netcdf4", unlimited_dims=["time"]),
+    "checked.nc": lambda ds, path: ds.to_netcdf(path, engine="netcdf4", encoding={"t": {"zlib": True, "shuffle": True, "fletcher32": True, "chunksizes": (2, 2, 3)}}),
+    "packed.nc": lambda ds, path: ds.to_netcdf(path, engine="netcdf4", encoding={"t": {"dtype": "i2", "scale_factor": 0.25, "_FillValue": -1}}),
+    "v3.zarr": lambda ds, path: ds.to_zarr(path, zarr_format=3, consolidated=False),
+    "v2.zarr": lambda ds, path: ds.to_zarr(path, zarr_format=2, consolidated=False),
+    "ours.nc": lambda ds, path: tesseral.xarray.write(ds, path),
+    "ours.zarr": lambda ds, path: tesseral.xarray.write(ds, path),
+}
+
+
+@pytest.mark.parametrize("name", CREATORS)
+def test_appending_grows_files_of_every_format(tmp_path, name):
+    whole = days(0, 8)
+    quiet(CREATORS[name], whole.isel(time=slice(3)), tmp_path / name)
+    for part in (slice(3, 7), slice(7, None)):
+        tesseral.xarray.write(whole.isel(time=part), tmp_path / name, append_dim="time")
+    found = quiet(xr.load_dataset, tmp_path / name, engine="tesseral")
+    xr.testing.assert_equal(found, whole)
+    theirs = {"engine": "netcdf4"} if name.endswith(".nc") else {"engine": "zarr", "consolidated": False}
+    xr.testing.assert_equal(quiet(xr.load_dataset, tmp_path / name, **theirs), whole)
+
+
+@pytest.mark.parametrize("format", ENDINGS)
+def test_appending_stored_numbers(tmp_path, format):
+    """Numbers that were not decoded are appended as they are."""
+    stored = xr.Dataset({"t": (("x",), np.arange(6, dtype="i2"), {"scale_factor": 0.1, "missing_value": np.array([-1, -2], "i2")})})
+    path = tmp_path / f"a{ENDINGS[format]}"
+    for part in (slice(2), slice(2, None)):
+        getattr(stored.isel(x=part).tesseral, f"to_{format}")(path, append_dim="x")
+    xr.testing.assert_identical(quiet(xr.load_dataset, path, engine="tesseral", mask_and_scale=False), stored)
+
+
 @pytest.mark.parametrize("format", ENDINGS)
 def test_appending_never_overwrites(tmp_path, format):
     path = tmp_path / f"a{ENDINGS[format]}"
@@ -703,6 +842,12 @@ def test_encoding_says_how_values_are_stored(tmp_path, format):
 
 
 def test_what_no_format_holds_is_rejected_first(tmp_path):
+    """Errors name the variable or the attribute."""
+    for name, cells in {"": 1, "mixed": [1.5, "a"]}.items():
+        with pytest.raises(tesseral.InvalidRequestError, match=name or "without a name"):
+            xr.Dataset({name: (("x",), np.array([1, cells] if name == "" else cells, object))}).tesseral.to_tet(tmp_path / "a.tet")
+    with pytest.raises(TypeError, match="started"):
+        xr.Dataset({"t": ((), 1, {"started": object()})}).tesseral.to_tet(tmp_path / "a.tet")
     for cells in (["a", None], [1.5, "a"], [object()], [1, None]):
         with pytest.raises(tesseral.InvalidRequestError, match="'t'|array \"t\"|t"):
             xr.Dataset({"t": (("x",), np.array(cells, object))}).tesseral.to_tet(tmp_path / "a.tet")

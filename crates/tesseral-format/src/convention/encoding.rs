@@ -137,6 +137,14 @@ pub(super) fn encode(spec: &ArraySpec, holds: &Holds) -> Result<(ArraySpec, Conv
         marker.attributes.get_or_insert_with(|| AttributeList::names(&spec.schema.attributes));
         schema.attributes.insert(UNITS.to_owned(), Value::from(units));
     }
+    if !holds.repeated_dimensions {
+        let names: Vec<String> = schema.dims.iter().map(|dim| dim.name.clone()).collect();
+        let stored = distinct(&names);
+        if stored != names {
+            schema.dims.iter_mut().zip(stored).for_each(|(dim, name)| dim.name = name);
+            marker.names = Some(names);
+        }
+    }
     if !holds.field_named_as_dimension {
         for field in &mut schema.fields {
             if schema.dims.iter().any(|dim| dim.name == field.name) {
@@ -149,6 +157,20 @@ pub(super) fn encode(spec: &ArraySpec, holds: &Holds) -> Result<(ArraySpec, Conv
         schema.attributes.insert(KEY.to_owned(), Value::Text(marker.to_text()));
     }
     Ok((native, encoding))
+}
+
+/// Names of dimensions that differ from each other: `x`, `x.2` for two dimensions `x`. Unnamed dimensions stay so.
+fn distinct(names: &[String]) -> Vec<String> {
+    let mut out: Vec<String> = Vec::with_capacity(names.len());
+    for name in names {
+        let free = |candidate: &String| !names.contains(candidate) && !out.contains(candidate);
+        let own = match name.is_empty() || !out.contains(name) {
+            true => Some(name.clone()),
+            false => (2..).map(|n: u64| format!("{name}.{n}")).find(free),
+        };
+        out.extend(own);
+    }
+    out
 }
 
 /// Sets the stored dtype and dimensions of a schema.
@@ -197,6 +219,8 @@ fn cells(
                     return Err(Error::unsupported("cells that end with zero bytes in several chunks"));
                 }
                 TextLayout::Packed if plain => TextLayout::Packed,
+                // No dimension is left for the bytes of a cell.
+                TextLayout::Padded if plain && shape.len() >= holds.rank => TextLayout::Packed,
                 _ => TextLayout::Padded,
             };
             encoding.text = Some(layout);
@@ -268,6 +292,14 @@ pub(super) fn decode(
             schema.attributes.shift_remove(KEY);
         }
         encoding = restore(&mut schema, marker)?;
+        // Dimensions that are listed with their extents have their names there.
+        if let Some(names) = marker.names.as_ref().filter(|_| marker.dims.is_none()) {
+            let stored = schema.dims.iter().map(|dim| dim.name.as_str());
+            if !stored.eq(distinct(names).iter().map(String::as_str)) {
+                return None;
+            }
+            schema.dims.iter_mut().zip(names).for_each(|(dim, name)| dim.name.clone_from(name));
+        }
         missing::declare(&mut schema);
     }
     schema.role = marker
@@ -279,10 +311,11 @@ pub(super) fn decode(
     (schema != *native || !encoding.is_plain()).then_some((schema, encoding))
 }
 
-/// Restores fields with the name of a dimension.
+/// Restores fields with the name of a dimension. One that has the name of its array has no other.
 fn original_names(schema: &mut ArraySchema) {
     let taken: Vec<String> = schema.fields.iter().map(|field| field.name.clone()).collect();
-    for field in &mut schema.fields {
+    let array = schema.name.rsplit('/').next().unwrap_or_default().to_owned();
+    for field in schema.fields.iter_mut().filter(|field| field.name != array) {
         let own = FIELD_SUFFIXES.iter().find_map(|suffix| field.name.strip_suffix(suffix));
         let own = own
             .filter(|own| schema.dims.iter().any(|dim| dim.name == **own) && !taken.iter().any(|t| t == own));

@@ -31,6 +31,8 @@ pub(super) struct Marker {
     pub text: Option<TextLayout>,
     /// Names and extents of the dimensions, if the stored ones differ.
     pub dims: Option<Vec<(String, u64)>>,
+    /// Names of the dimensions, if the stored ones differ from each other and these do not.
+    pub names: Option<Vec<String>>,
     /// Groups of the container by their path, with their attributes.
     pub groups: Vec<(String, AttributeList)>,
 }
@@ -59,6 +61,9 @@ impl Marker {
         }
         if let Some(dims) = &self.dims {
             put("dims", dims.iter().map(|(name, extent)| json!([name, extent])).collect());
+        }
+        if let Some(names) = &self.names {
+            put("names", json!(names));
         }
         let mut text = Json::Object(out).to_string();
         // Lists can be long: they are written item by item instead of as one document in memory.
@@ -106,6 +111,9 @@ impl Marker {
             let dim = |v: &Json| Some((v.get(0)?.as_str()?.to_owned(), v.get(1)?.as_u64()?));
             v.as_array()?.iter().map(dim).collect::<Option<Vec<_>>>()
         };
+        let names = |v: &Json| {
+            v.as_array()?.iter().map(|name| name.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
+        };
         let groups = |v: &Json| {
             let groups = v.as_array().filter(|groups| groups.len() <= MOST_GROUPS)?;
             let group =
@@ -119,6 +127,7 @@ impl Marker {
             scalar: read(map, "scalar", Json::as_bool)?.unwrap_or(false),
             text: read(map, "text", |v| TextLayout::by_name(v.as_str()?))?,
             dims: read(map, "dims", dims)?,
+            names: read(map, "names", names)?,
             groups: read(map, "groups", groups)?.unwrap_or_default(),
         })
     }

@@ -129,6 +129,10 @@ pub struct Holds {
     pub groups: bool,
     /// Whether fields can have the name of a dimension of their array.
     pub field_named_as_dimension: bool,
+    /// Maximum number of dimensions of an array.
+    pub rank: usize,
+    /// Whether two dimensions of an array can have the same name.
+    pub repeated_dimensions: bool,
     /// Maximum number of labels of a dimension that are stored with its array.
     pub labels: usize,
 }
@@ -155,6 +159,8 @@ impl Holds {
         container_order: &[],
         groups: false,
         field_named_as_dimension: true,
+        rank: usize::MAX,
+        repeated_dimensions: true,
         labels: usize::MAX,
     };
 

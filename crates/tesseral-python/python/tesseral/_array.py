@@ -119,6 +119,12 @@ class Array(_reduce.Reducible):
         return tuple(name if name and given.index(name) == i else f"dim_{i}" for i, name in enumerate(given))
 
     @property
+    def _axes(self) -> tuple[str, ...]:
+        """Names of the axes, of which several of one extent can have the same name, as in the covariance of one dimension."""
+        given = self._view.dims if self._view.countable else self._view.all_dims
+        return tuple(name if self.sizes.get(name) == n else own for name, own, n in zip(given, self.dims, self.shape))
+
+    @property
     def sizes(self) -> dict[str, int]:
         """Extents by dimension."""
         return dict(zip(self.dims, self.shape))

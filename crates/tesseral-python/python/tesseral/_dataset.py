@@ -24,6 +24,8 @@ _CF = {"_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned",
 _KNOWN = _CF | set(xr.conventions.CF_RELATED_DATA) | {"chunksizes", "codec"}
 # Keys of an encoding that select numbers instead of datetime64 and timedelta64 values.
 _TIME = {"units", "calendar", "dtype", "scale_factor", "add_offset", "_FillValue", "missing_value"}
+# Attributes of numbers that were not decoded.
+_STORED = {"_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned"}
 # The attribute that holds the dtype of fixed-width text, which is stored as text of variable length.
 TEXT_DTYPE = "_NumpyDtype"
 Groups = dict[str, xr.Dataset]
@@ -99,6 +101,8 @@ def encode(groups: Groups) -> tuple[list[Encoded], dict[str, dict[str, Any]]]:
         for name, variable in found.items():
             if not isinstance(name, str) or not all(isinstance(dim, str) for dim in variable.dims):
                 raise InvalidRequestError(f"the name of variable {name!r} or of one of its dimensions is not a string")
+            if not name:
+                raise InvalidRequestError("a variable without a name")
             if "/" in name:
                 raise InvalidRequestError(f"the name {name!r} contains a slash, which separates groups: write a DataTree")
             variables.append(Encoded(name, group, _encoded(name, variable), name in dataset.coords))
@@ -142,6 +146,10 @@ def _encoded(name: str, variable: xr.Variable) -> xr.Variable:
     if variable.dtype.kind == "U":
         variable.attrs[TEXT_DTYPE] = variable.dtype.newbyteorder("<").str
         return variable.copy(deep=False, data=variable.data.astype(object))
+    if variable.dtype == "S1" and variable.ndim:
+        # Readers take the last dimension of single bytes for that of the bytes of a text, as in netCDF.
+        encoding = {key: value for key, value in variable.encoding.items() if key not in ("chunksizes", "original_shape")}
+        return xr.Variable((*variable.dims, "string1"), variable.data[..., np.newaxis], variable.attrs, encoding)
     return _typed(name, variable) if variable.dtype.kind in "OT" else variable
 
 
@@ -220,7 +228,7 @@ def _chunks_of(one: Encoded, chunks: Any) -> Any:
     the file that the variable was read from, if the shape is still the same."""
     variable = one.variable
     if isinstance(chunks, Mapping):
-        return [chunks.get(dim, n) for dim, n in variable.sizes.items()]
+        return [chunks.get(dim, n) for dim, n in zip(variable.dims, variable.shape)]
     if chunks is not None and not one.is_coordinate:
         return chunks
     stored, before = variable.encoding.get("chunksizes"), variable.encoding.get("original_shape")
@@ -276,7 +284,7 @@ def _append(groups: Groups, path: str, settings: Mapping[str, str], format: str,
             for box, cells in array.blocks():
                 target[box] = cells
             if one is not None and dim in array.dims:
-                _store(target, one.variable.data, [n if d == dim else 0 for d, n in array.sizes.items()])
+                _store(target, one.variable.data, [n if d == dim else 0 for d, n in zip(array._axes, array.shape)])
         old.check_unchanged()
 
 
@@ -299,7 +307,7 @@ def _declare_grown(session: Session, name: str, array: Array, new: Encoded | Non
         shape,
         dtype,
         values=values,
-        dims=array.dims,
+        dims=array._axes,
         attrs=attrs,
         role=array._view.own_role,
         chunks=array.chunks,
@@ -314,7 +322,10 @@ def _encoded_like(dataset: xr.Dataset, group: str, stored: Mapping[str, Array]) 
         array = stored.get(f"{group}/{name}" if group else str(name))
         if array is None:
             continue
+        # Numbers beside attributes that say how they are stored are stored ones.
+        stored_form = variable.dtype.kind in "iuf" and bool(_STORED & variable.attrs.keys())
         keys = [key for key in _CF if key in array.attrs and (variable.dtype.kind in "MmO" or key not in ("units", "calendar"))]
+        keys = [] if stored_form else keys
         encoding = {key: array.attrs[key] for key in keys}
         if encoding.keys() - {"coordinates"} and array.dtype.kind in "iuf":
             encoding["dtype"] = array.dtype
@@ -357,16 +368,18 @@ def _check(new: Mapping[str, Encoded], stored: Mapping[str, Array], groups: Grou
         raise InvalidRequestError(f"the appended dataset {what}")
     for name, one in new.items():
         array = stored[name]
-        if tuple(one.dims) != array.dims:
-            raise InvalidRequestError(f"the dimensions are {array.dims}, not {tuple(one.dims)}", array=name)
+        if tuple(one.dims) != array._axes:
+            raise InvalidRequestError(f"the dimensions are {array._axes}, not {tuple(one.dims)}", array=name)
         if one.variable.dtype != array.dtype and not {one.variable.dtype.kind, array.dtype.kind} <= set("OUS"):
             raise InvalidRequestError(f"the dtype is {array.dtype}, not {one.variable.dtype}", array=name)
         units = [key for key in ("units", "calendar") if key in one.variable.attrs and one.variable.attrs[key] != array.attrs.get(key)]
         if units:
             key = units[0]
             raise InvalidRequestError(f"{key!r} is {array.attrs.get(key)!r}, not {one.variable.attrs[key]!r}", array=name)
+        if array._axes.count(dim) > 1:
+            raise InvalidRequestError(f"several of its dimensions are named {dim!r}", array=name)
         if name in grown:
-            differ = [d for d, n in array.sizes.items() if d != dim and one.variable.sizes[d] != n]
+            differ = [d for d, n in zip(array._axes, array.shape) if d != dim and one.variable.sizes[d] != n]
             if differ:
                 raise InvalidRequestError(
                     f"dimension {differ[0]!r} has {array.sizes[differ[0]]} positions, not {one.variable.sizes[differ[0]]}", array=name

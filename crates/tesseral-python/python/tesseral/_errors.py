@@ -35,7 +35,12 @@ class TesseralError(Exception):
             setattr(self, "filename", self.path)
 
     def __str__(self) -> str:
-        return f"{self.message}\n  try: {self.hint}" if self.hint else self.message
+        text = self.message
+        if self.array and self.array not in text:
+            from . import _native
+
+            text += f' (array "{_native.escape(self.array)}")'
+        return f"{text}\n  try: {self.hint}" if self.hint else text
 
     def __reduce__(self) -> tuple[Any, ...]:
         facts = {name: getattr(self, name) for name in ("path", "offset", "array", "chunk", "hint")}

@@ -166,7 +166,7 @@ class _Builder:
 
     def add(self, name: str, array: Array) -> None:
         dims = []
-        for axis, (dim, extent) in enumerate(array.sizes.items()):
+        for axis, (dim, extent) in enumerate(zip(array._axes, array.shape)):
             values = None if dim in self.names else along(array._view, axis)
             if not self._agrees(dim, extent, values):
                 dim = f"{name}_{dim}"
