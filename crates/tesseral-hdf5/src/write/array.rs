@@ -183,8 +183,13 @@ impl DatasetWrite {
         for step in &self.steps {
             match step {
                 FilterStep::Shuffle => {
+                    // Behind a checksum, the last bytes are no element: they stay where they are.
+                    let size = (self.size as usize).max(1);
+                    let (elements, rest) = bytes.split_at(bytes.len() / size * size);
                     let mut out = alloc::zeroed::<u8>("a shuffled chunk", bytes.len())?;
-                    shuffle::encode_into(&bytes, self.size as usize, &mut out)?;
+                    let (target, kept) = out.split_at_mut(elements.len());
+                    shuffle::encode_into(elements, size, target)?;
+                    kept.copy_from_slice(rest);
                     bytes = Cow::Owned(out);
                 }
                 FilterStep::Deflate(level) => {

@@ -99,7 +99,9 @@ impl Steps {
         let word = if size.is_some() { dtype.word().max(1) } else { 1 };
         let col_major = schema.cell_order == Order::ColMajor;
         let mut steps = Vec::new();
-        for codec in codecs {
+        // Read arrays list the checksum that is written below.
+        let listed = crc32c && codecs.last().is_some_and(|last| last.name == "crc32c");
+        for codec in &codecs[..codecs.len() - usize::from(listed)] {
             let level = |default: i64, from: i64, to: i64| {
                 check_options(codec, &["level"])?;
                 let level = codec.int("level").unwrap_or(default).clamp(from, to);
