@@ -1,7 +1,11 @@
 //! Any bytes as one of the structures of a `.tet` file, without the file around them, so that no digest or offset has to be right first.
 //! Shared by the fuzz target and a test that runs on any toolchain.
 
-use tesseral_store::Bytes;
+use std::sync::Arc;
+
+use tesseral_format::{AuditOptions, Format};
+use tesseral_store::{Bytes, MemoryStore};
+use tesseral_tet::TetFormat;
 use tesseral_tet::wire::chunk_index::{self, IndexHeader, IndexRow};
 use tesseral_tet::wire::digest_region::{DigestRegion, Extent, RowDigest, row_digest};
 use tesseral_tet::wire::footer::FooterJson;
@@ -17,7 +21,7 @@ const DEPTH: usize = 64;
 pub fn structures(bytes: &[u8]) {
     let Some((which, bytes)) = bytes.split_first() else { return };
     let mut cursor = Cursor::at_offset("fuzz", bytes, 0);
-    match which % 9 {
+    match which % 10 {
         0 => drop(Superblock::parse(&mut cursor, bytes.len() as u64)),
         1 => {
             if let Ok(records) = directory::parse(&mut cursor, u32::from(*which) / 8) {
@@ -37,7 +41,7 @@ pub fn structures(bytes: &[u8]) {
         4 => drop(footer::FooterTail::parse(&mut cursor)),
         5 => {
             if let Ok(parsed) = FooterJson::parse(bytes, "fuzz", 0, DEPTH) {
-                let _ = parsed.spills(1).count();
+                let _ = (parsed.spills(1).count(), parsed.without_accelerators(bytes, 7));
             }
         }
         6 => drop(SecondaryIndex::parse(bytes, "fuzz", 0, DEPTH, 3)),
@@ -46,8 +50,22 @@ pub fn structures(bytes: &[u8]) {
             let _ = zone_map::parse(bytes, "fuzz", 0, DEPTH, &[], &rows);
             let _ = zone_map::parse(bytes, "fuzz", 0, DEPTH, &[], &[]);
         }
+        8 => package(bytes),
         _ => statistics(bytes),
     }
+}
+
+/// The manifest of a package with an empty file.
+fn package(manifest: &[u8]) {
+    let mut packed = Vec::new();
+    Superblock { dataset_count: 0, flags: 0, chunk_index_offset: 32, chunk_index_length: 0 }
+        .write(&mut packed);
+    let store = MemoryStore::new("fuzz.tet.d");
+    store.insert("CURRENT", b"1".to_vec());
+    store.insert("generations/00000001/packed.tet", packed);
+    store.insert("generations/00000001/MANIFEST.json", manifest.to_vec());
+    let done = TetFormat.audit(Arc::new(store), &AuditOptions::default(), &mut |_| ());
+    assert!(done.is_ok(), "damage is a finding");
 }
 
 /// A statistics region: as it is, and with a valid digest of itself.

@@ -68,7 +68,8 @@ impl Format for TensogramFormat {
 
     fn holds(&self) -> Holds {
         fn read_back(value: &Value) -> Option<Value> {
-            CborItem::from_value(value).ok().map(|item| item.to_value())
+            let item = CborItem::from_value(value).ok()?;
+            item.fits_i64().then(|| item.to_value())
         }
         Holds {
             cells: |dtype, cell| match cell {

@@ -261,10 +261,10 @@ fn mismatch(
     manifest: &Manifest<'_>,
 ) -> Result<Option<String>> {
     let source = FileBytes::open(store, object)?;
-    if let Some(expected) = &manifest.packed_sha256 {
-        if !Images::of(&source, layout)?.matches(&source, expected)? {
-            return Ok(Some(format!("{object} does not match packed_sha256")));
-        }
+    if let Some(expected) = &manifest.packed_sha256
+        && !Images::of(&source, layout)?.matches(&source, expected)?
+    {
+        return Ok(Some(format!("{object} does not match packed_sha256")));
     }
     let texts =
         [("ZONE.json", &manifest.zone_maps_sha256), ("INDEX.json", &manifest.secondary_indexes_sha256)];
@@ -310,7 +310,7 @@ struct Images {
 impl Images {
     /// Without one for a footer whose JSON is not written as the reference writes it: its digest cannot match.
     fn of(source: &FileBytes<'_>, layout: &FileLayout) -> Result<Self> {
-        let end = layout.payload_len;
+        let (end, flags) = (layout.payload_len, layout.head.superblock.flags);
         let mut footers = Vec::new();
         if let Some(footer) = &layout.footer {
             let json = footer.json_offset..footer.json_offset.saturating_add(footer.tail.json_len);
@@ -320,18 +320,18 @@ impl Images {
                 None => Vec::new(),
             };
             if let Some(text) = footer.json.without_accelerators(&json, end) {
+                if text == br#"{"history":[]}"# {
+                    footers.push((flags & !FLAG_FOOTER, Vec::new()));
+                }
                 let mut bytes = spill;
                 let tail = FooterTail { json_len: text.len() as u64, version: 1 };
                 bytes.extend(text);
                 tail.write(&mut bytes);
-                footers.push((FLAG_FOOTER, bytes));
-            }
-            if footer.json.history.is_empty() && layout.metadata().is_none() {
-                footers.push((0, Vec::new()));
+                footers.push((flags, bytes));
             }
         }
         if layout.footer.is_none() {
-            footers.push((0, Vec::new()));
+            footers.push((flags, Vec::new()));
         }
         Ok(Self { end, footers })
     }

@@ -17,8 +17,8 @@ fn changed_structures_never_panic() {
         let whole = std::fs::read(file).unwrap();
         for start in (0..whole.len().min(8 << 10)).step_by(4) {
             let window = &whole[start..whole.len().min(start + (next() % 2048) as usize)];
-            for which in 0..9 {
-                let mut input = [&[which + 9 * (next() % 4) as u8], window].concat();
+            for which in 0..10 {
+                let mut input = [&[which + 10 * (next() % 4) as u8], window].concat();
                 tet_structures::structures(&input);
                 let at = next() as usize % input.len();
                 input[at] = if at == 0 { which } else { next() as u8 };

@@ -98,6 +98,28 @@ fn truncated_objects_are_findings() {
 }
 
 #[test]
+fn changed_manifests_are_findings_or_say_the_same() {
+    let whole = package(&CreateOptions::default());
+    let name = format!("{FOLDER}/MANIFEST.json");
+    let bytes = whole.read_all(&name, 1 << 20).unwrap();
+    let text = std::str::from_utf8(&bytes).unwrap();
+    for (from, to) in [
+        ("\"packed_byte_len\": ", "\"packed_byte_len\": 1"),
+        ("\"packed_sha256\": \"", "\"packed_sha256\": \"0"),
+        ("\"zone_maps_sha256\": \"", "\"zone_maps_sha256\": \"0"),
+        ("\"omitted\"", "\"present\", \"secondary_indexes_sha256\": \"00\""),
+        ("{", "["),
+    ] {
+        let store = MemoryStore::new("a.tet.d");
+        for other in objects(&whole) {
+            store.insert(&other, whole.read_all(&other, 1 << 20).unwrap());
+        }
+        store.insert(&name, text.replacen(from, to, 1).into_bytes());
+        assert_ne!(failures(Arc::new(store), Depth::Usual), [], "{to}");
+    }
+}
+
+#[test]
 fn packages_of_the_reference_match_their_manifests() {
     let fixture = common::fixtures().join("package.tet.d");
     assert_eq!(failures(Arc::new(LocalStore::new(&fixture, ReadMode::Map)), Depth::Usual), []);

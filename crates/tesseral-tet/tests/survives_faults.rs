@@ -136,12 +136,13 @@ fn a_package_is_not_repaired_in_place() {
     let package = |change: &dyn Fn(&mut Vec<u8>), current: &str| -> Arc<dyn Store> {
         let store = MemoryStore::new("p.tet.d");
         store.insert("CURRENT", current.to_owned());
-        for name in ["generations/00000002/MANIFEST.json", "generations/00000002/packed.tet"] {
-            let mut bytes = std::fs::read(folder.join(name)).unwrap();
+        for name in ["MANIFEST.json", "ZONE.json", "INDEX.json", "packed.tet"] {
+            let name = format!("generations/00000002/{name}");
+            let mut bytes = std::fs::read(folder.join(&name)).unwrap();
             if name.ends_with(".tet") {
                 change(&mut bytes);
             }
-            store.insert(name, bytes);
+            store.insert(&name, bytes);
         }
         Arc::new(store)
     };

@@ -14,6 +14,9 @@ ATTRS = {
     "Short": np.int16(-999),
     "single": np.float32(0.1),
     "double": 0.1,
+    # The Python package of Tensogram reads no message with such an integer in its metadata.
+    "large": np.uint64(2**64 - 1),
+    "larges": np.array([1, 2**63], "u8"),
     "yes": True,
     "range": np.array([1, 2.5], "f4"),
     "empty": "",

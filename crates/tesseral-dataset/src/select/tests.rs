@@ -294,7 +294,7 @@ fn cyclic_coordinates_turn() {
     assert_eq!(selected_positions(&east, "x=10..-100"), [1, 2]);
     assert_eq!(selected_positions(&east, "x=170..-170"), [2]);
     assert_eq!(selected_positions(&east, "x=260..100"), [3, 4, 5]);
-    assert_eq!(selected_positions(&east, "x=180..-180"), [2, 3, 4, 5]);
+    assert_eq!(selected_positions(&east, "x=180..-180"), [3, 4, 5, 6]);
     assert_eq!(selected_positions(&east, "x=360..0"), [0, 1, 2, 3]);
     assert_eq!(selected_positions(&east, "x=200..460"), [3, 4, 5]);
     assert_eq!(selected_positions(&east, "x=-180..180"), [3, 4, 5, 6]);

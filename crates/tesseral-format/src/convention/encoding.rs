@@ -166,7 +166,8 @@ fn distinct(names: &[String]) -> Vec<String> {
         let free = |candidate: &String| !names.contains(candidate) && !out.contains(candidate);
         let own = match name.is_empty() || !out.contains(name) {
             true => Some(name.clone()),
-            false => (2..).map(|n: u64| format!("{name}.{n}")).find(free),
+            // Of so many, one is free.
+            false => (2..names.len() + 3).map(|n| format!("{name}.{n}")).find(free),
         };
         out.extend(own);
     }

@@ -123,9 +123,11 @@ def _encoded(name: str, variable: xr.Variable) -> xr.Variable:
     """Encodes a variable for storage: values packed, missing cells filled, dates as numbers where the encoding has units. Other dates and booleans
     are stored in their own dtype."""
     variable = variable.copy(deep=False)
-    kind, encoding = variable.dtype.kind, variable.encoding
+    if not isinstance(variable.dtype, np.dtype):
+        raise InvalidRequestError(f"the variable has the dtype {variable.dtype} of pandas: convert it with astype to one of NumPy", array=name)
     if hasattr(variable.data, "todense"):
         raise InvalidRequestError("the variable is backed by a sparse array: convert it to a dense one, or write its cells as a table with tesseral.write_cells", array=name)
+    kind, encoding = variable.dtype.kind, variable.encoding
     if kind == "b" or kind in "Mm" and not _TIME & {key for key, value in encoding.items() if value is not None}:
         for key in xr.conventions.CF_RELATED_DATA:
             if key in encoding:

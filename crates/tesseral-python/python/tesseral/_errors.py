@@ -36,10 +36,11 @@ class TesseralError(Exception):
 
     def __str__(self) -> str:
         text = self.message
-        if self.array and self.array not in text:
+        if self.array:
             from . import _native
 
-            text += f' (array "{_native.escape(self.array)}")'
+            name = f'"{_native.escape(self.array)}"'
+            text += "" if name in text or repr(self.array) in text else f" (array {name})"
         return f"{text}\n  try: {self.hint}" if self.hint else text
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -400,6 +400,17 @@ impl CborItem {
         }
     }
 
+    /// Whether every integer fits `i64`: the reference's Python package reads no message with another one in its metadata.
+    pub fn fits_i64(&self) -> bool {
+        match self {
+            Self::UInt(n) | Self::Negative(n) => i64::try_from(*n).is_ok(),
+            Self::Array(items) => items.iter().all(Self::fits_i64),
+            Self::Map(pairs) => pairs.iter().all(|(key, value)| key.fits_i64() && value.fits_i64()),
+            Self::Tag(_, item) => item.fits_i64(),
+            _ => true,
+        }
+    }
+
     /// Returns the integer if it is ≥ 0.
     pub fn as_u64(&self) -> Option<u64> {
         if let Self::UInt(n) = self { Some(*n) } else { None }
