@@ -250,8 +250,9 @@ fn prepare_array(
         let covered = handle.covered_bytes(chunk).max(inner);
         checked.covered_bytes += covered;
         checked.uncovered_bytes += stored - covered;
-        // What was written decodes, unless it was damaged since: a digest is sufficient.
-        let mut decode = deep || inner > 0 || (allowance.sample > 0 && !digest);
+        // What was written decodes, unless it was damaged since: a digest of all of it is sufficient.
+        let sufficient = digest && covered == stored;
+        let mut decode = deep || inner > 0 || (allowance.sample > 0 && !sufficient);
         // Errors that prevent the check are found again, and reported, when the chunk is checked.
         let held = |decode| subdivide::check_bytes(&handle, chunk, decode, options.memory).unwrap_or(0);
         let mut unit = held(decode);
