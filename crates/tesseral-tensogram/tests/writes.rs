@@ -208,7 +208,10 @@ fn spooled_objects_have_the_same_bytes() {
         let whole = pushed(&spec, cells, None).unwrap();
         assert!(whole == pushed(&spec, cells, Some(0)).unwrap(), "{stages:?} {chunk:?}");
         let frames = whole.windows(4).filter(|w| *w == [0x28, 0xb5, 0x2f, 0xfd]).count();
-        assert_eq!(frames > 1, std::ptr::eq(cells, &raw const noise) || std::ptr::eq(cells, &raw const masked_noise));
+        assert_eq!(
+            frames > 1,
+            std::ptr::eq(cells, &raw const noise) || std::ptr::eq(cells, &raw const masked_noise)
+        );
     }
     // Packing of non-finite cells is rejected either way.
     let mut spec = ArraySpec::raw(ArraySchema::dense("a", DType::Float64, &[1000, 900], &[100, 900]));
