@@ -2,7 +2,9 @@
 
 use hdf5_reader::RawAttribute;
 use hdf5_reader::messages::dataspace::DataspaceType;
-use tesseral_core::{Attributes, CellLen, Cursor, DType, ErrorKind, MetadataCost, Result, Value};
+use tesseral_core::{
+    Attributes, CellLen, CountedValues, Cursor, DType, ErrorKind, MetadataCost, Result, Value,
+};
 
 use crate::datatype::Hdf5CellType;
 use crate::file::{File, HeapReader, has_references};
@@ -42,6 +44,7 @@ impl ObjectAttributes {
             raw.sort_by_key(|attribute| orders.get(attribute.name().as_bytes()));
         }
         let mut out = Self::default();
+        let mut counted = CountedValues::new(file.limits, 0);
         for attribute in raw {
             let name = attribute.name().to_owned();
             if name == "DIMENSION_LIST" {
@@ -49,7 +52,7 @@ impl ObjectAttributes {
                 continue;
             }
             let hidden = HIDDEN.contains(&name.as_str());
-            match value(file, &attribute)? {
+            match value(file, &attribute, &mut counted)? {
                 Ok(value) if hidden => drop(out.hidden.insert(name, value)),
                 Ok(value) => drop(out.shown.insert(name, value)),
                 Err(_) if hidden => {}
@@ -93,7 +96,11 @@ fn scales(file: &File, attribute: &RawAttribute) -> Result<Vec<u64>> {
 }
 
 /// The value of an attribute, or the reason why it has no representation.
-fn value(file: &File, attribute: &RawAttribute) -> Result<std::result::Result<Value, String>> {
+fn value(
+    file: &File,
+    attribute: &RawAttribute,
+    counted: &mut CountedValues,
+) -> Result<std::result::Result<Value, String>> {
     let object = file.storage.describe();
     let cell = match Hdf5CellType::parse(Cursor::new(&object, attribute.raw_datatype())) {
         Ok(cell) => cell,
@@ -109,10 +116,10 @@ fn value(file: &File, attribute: &RawAttribute) -> Result<std::result::Result<Va
     let null = message.dataspace.dataspace_type == DataspaceType::Null;
     let data: &[u8] = if null { &[] } else { &message.raw_data };
     if cell.cell == CellLen::Var {
-        return variable_length(file, &cell, data);
+        return variable_length(file, &cell, data, counted);
     }
     if matches!(cell.dtype, DType::Ascii | DType::Utf8 | DType::Char) {
-        check_count(file, data, cell.size)?;
+        count(counted, data, cell.size)?;
         let mut texts = data.chunks(cell.size).map(|one| characters(&cell, one));
         return Ok(Ok(match texts.len() {
             0 => Value::from(""),
@@ -133,10 +140,10 @@ fn value(file: &File, attribute: &RawAttribute) -> Result<std::result::Result<Va
     }))
 }
 
-/// Rejects too many values that are not numbers.
-fn check_count(file: &File, data: &[u8], size: usize) -> Result<()> {
-    let count = data.len().div_ceil(size.max(1)) as u64;
-    file.limits.check_values(MetadataCost::default().lists(1).values(count), data.len() as u64)
+/// Counts values that are not numbers together with those of the other attributes of the object.
+fn count(counted: &mut CountedValues, data: &[u8], size: usize) -> Result<()> {
+    counted.stored(data.len() as u64);
+    counted.add(MetadataCost::default().lists(1).values(data.len().div_ceil(size.max(1)) as u64))
 }
 
 /// Text of characters. NetCDF stores arrays of characters as terminated text, with zero bytes that end nothing: they are not part of
@@ -165,12 +172,13 @@ fn variable_length(
     file: &File,
     cell: &Hdf5CellType,
     data: &[u8],
+    counted: &mut CountedValues,
 ) -> Result<std::result::Result<Value, String>> {
     if !has_references(file, cell) {
         return Ok(Err("references whose size differs from that of the file".to_owned()));
     }
     let (mut heap, element) = (HeapReader::new(file), cell.dtype.size().unwrap_or(1));
-    check_count(file, data, cell.size)?;
+    count(counted, data, cell.size)?;
     let mut values = Vec::new();
     let mut held = 0_u64;
     for reference in data.chunks(cell.size) {
