@@ -158,10 +158,10 @@ fn values_that_compress_well_are_bounded() {
         }
         metadata::apply("metadata", &out, &mut Attributes::new(), &mut counted())
     };
-    let json = [&b"["[..], &b"[0],".repeat(200_000), b"0]"].concat();
+    let json = [b"[".to_vec(), b"[0],".repeat(200_000), b"0]".to_vec()].concat();
     entries(40_000, "k", b"").unwrap();
     entries(1, "text", &json).unwrap();
-    for (count, key, value) in [(200_000, "k", &b""[..]), (1, "__tesseral:json:", &json)] {
+    for (count, key, value) in [(200_000, "k", &b""[..]), (1, "__tesseral:json:", &json[..])] {
         let error = entries(count, key, value).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Limit { .. }), "{error}");
     }

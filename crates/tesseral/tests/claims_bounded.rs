@@ -683,9 +683,12 @@ fn valued(folder: &Path, values: usize) -> Vec<PathBuf> {
         fs::write(path.join("zarr.json"), metadata.replace("\"attributes\":{}", &attributes)).unwrap();
         paths.push(path);
     }
-    for (name, unit) in
-        [("numbers", &b"\0"[..]), ("lists", b"\x81\0"), ("maps", b"\xa1\x60\0"), ("texts", b"\x60")]
-    {
+    for (name, unit) in [
+        ("numbers", &b"\0"[..]),
+        ("lists", &b"\x81\0"[..]),
+        ("maps", &b"\xa1\x60\0"[..]),
+        ("texts", &b"\x60"[..]),
+    ] {
         let count = values.min((MIB - 1000) / unit.len());
         let mut list = vec![0x9a];
         list.extend((count as u32).to_be_bytes());
