@@ -7,7 +7,7 @@
 //!
 //! The cells of both selections correspond in row-major order. Axes along which a selection has one position do not change that order,
 //! so those with more are matched, first with first. A selection here without an end has as many positions as the one there finds, or one
-//! block for each file that exists: `%b` in names stands for its number.
+//! block for each file that exists: `%b` in names is its number.
 
 use hdf5_reader::checksum::jenkins_lookup3;
 use tesseral_core::{Cursor, Error, Region, Result};
