@@ -1,10 +1,11 @@
 """Reductions compared with NumPy, bottleneck, xarray with flox, zarr-python with zarrs, TileDB, DuckDB and Polars, with the error of each answer.
 
-    python bench/reductions.py [--quick] [--rounds N] [--only CASE]... [--data FOLDER] [--keep]
+    python bench/reductions.py [--quick] [--rounds N] [--fresh] [--only CASE]... [--data FOLDER] [--keep]
 
 Each library runs in a separate process, reads the same cells in the format that it is made for, and keeps it open. Libraries take turns:
 one run of a case by each, then the next round, so that other load on the machine affects all of them. The table has the median of the
-rounds, and how many units in the last place of a double each answer is from the exact one, computed with integers.
+rounds, and how many units in the last place of a double each answer is from the exact one, computed with integers. With `--fresh` every run
+opens its files in a new process, and its time includes that of opening them, but not of starting Python and importing the library.
 
 Requirements: bench/requirements-reductions.txt and the package `tesseral`. A library that does not import is left out.
 """
@@ -28,21 +29,37 @@ import numpy as np
 SCALE = {"f4": 15, "f8": 43}
 LIMIT = 290.0
 WINDOW = 7
+BINS, RANGE = 50, (230.0, 340.0)
+#: Cases with many answers: some of them are compared.
+SAMPLED = ("axis0", "axis0_f64", "axis1", "axis2", "std_axis0", "max_axis0", "month_map", "median_axis0", "rolling")
 
 CASES = {
     "sum": "sum of float32",
+    "sum_f64": "sum of float64",
     "mean": "mean of float32",
     "mean_f64": "mean of float64",
+    "var": "variance of float32",
     "std": "standard deviation of float32",
     "std_f64": "standard deviation of float64",
+    "count": "number of cells that are not NaN",
     "min": "minimum of float32",
+    "min_f64": "minimum of float64",
     "all": "count, minimum, maximum, mean and standard deviation of float32",
     "axis0": "mean of float32 over the first axis",
+    "axis0_f64": "mean of float64 over the first axis",
+    "axis1": "mean of float32 over the second axis",
     "axis2": "mean of float32 over the last axis",
+    "std_axis0": "standard deviation of float32 over the first axis",
+    "max_axis0": "maximum of float32 over the first axis",
     "where": f"mean of the cells above {LIMIT:g}",
+    "label": "mean of each latitude",
     "month": "mean by month of the time axis",
+    "month_map": "mean by month of each place",
     "weights": "mean with the cosines of latitudes as weights",
     "median": "median of float32",
+    "quantile": "quantile 0.9 of float32",
+    "median_axis0": "median of float32 over the first axis",
+    "histogram": f"histogram of {BINS} bins",
     "rolling": f"mean of {WINDOW} neighboring times",
     "stored": "sum where statistics of chunks are stored",
 }
@@ -101,52 +118,75 @@ class Data:
         """Correctly rounded answers; `None` where only their agreement is of interest."""
         dtype = "f8" if case.endswith("f64") else "f4"
         unit = Fraction(1, 1 << SCALE[dtype])
-        if case in ("sum", "mean", "mean_f64", "std", "std_f64", "all", "stored"):
+        name, cube = case.removesuffix("_f64"), self.cube(dtype)
+        if name in ("sum", "stored", "mean", "var", "std", "all"):
             n, total, squares = self.moments(dtype)
-            mean, std = float(total * unit / n), root(Fraction(n * squares - total * total, n * n) * unit * unit)
-            if case == "all":
-                cube = self.cube(dtype)
-                return [float(n), float(cube.min()), float(cube.max()), mean, std]
-            return [{"sum": float(total * unit), "stored": float(total * unit), "mean": mean, "std": std}[case.removesuffix("_f64")]]
-        cube = self.cube()
-        if case == "min":
+            var = Fraction(n * squares - total * total, n * n) * unit * unit
+            if name == "all":
+                return [float(n), float(cube.min()), float(cube.max()), float(total * unit / n), root(var)]
+            return [{"sum": float(total * unit), "stored": float(total * unit), "mean": float(total * unit / n), "var": float(var), "std": root(var)}[name]]
+        if name == "count":
+            return [float(cube.size)]
+        if name == "min":
             return [float(cube.min())]
-        if case == "where":
+        if name == "max_axis0":
+            return sample(cube.max(axis=0))
+        if name == "where":
             found = [(plane.size, int(plane.sum())) for plane in (p[p > int(LIMIT * 2 ** SCALE[dtype])] for p in self.integers(dtype))]
             return [float(sum(s for _, s in found) * unit / sum(n for n, _ in found))]
-        if case == "month":
-            sums = {}
-            for month, plane in zip(self.month.tolist(), self.integers(dtype)):
-                n, total = sums.get(month, (0, 0))
-                sums[month] = (n + plane.size, total + int(plane.sum()))
-            return [float(total * unit / n) for _, (n, total) in sorted(sums.items())]
-        if case == "weights":
+        if name == "histogram":
+            return np.histogram(cube, np.linspace(*RANGE, BINS + 1))[0].astype("f8").tolist()
+        if name in ("median", "quantile"):
+            values, rank = np.sort(cube, axis=None), (cube.size - 1) * {"median": 0.5, "quantile": 0.9}[name]
+            low = math.floor(rank)
+            a, b = (Fraction(float(values[min(i, values.size - 1)])) for i in (low, low + 1))
+            return [float(a + (b - a) * Fraction(rank - low))]
+        if name == "median_axis0":
+            values, middle = np.sort(cube.reshape(len(cube), -1)[:, places(cube[0].size)], axis=0).astype("f8"), len(cube) // 2
+            return (values[middle] if len(cube) % 2 else (values[middle - 1] + values[middle]) / 2).tolist()
+        if name == "weights":
             weights = [Fraction(w) for w in np.cos(np.deg2rad(self.lat)).tolist()]
             rows = np.zeros(self.shape[1], "i8")
             for plane in self.integers(dtype):
                 rows += plane.reshape(self.shape[1:]).sum(axis=1)
             total = sum(w * int(row) for w, row in zip(weights, rows)) * unit
             return [float(total / (sum(weights) * self.shape[0] * self.shape[2]))]
-        if case in ("axis0", "axis2"):
-            axis = int(case[-1])
-            sums = sum(plane for plane in self.integers(dtype)) if axis == 0 else np.concatenate([p.reshape(self.shape[1:]).sum(axis=1) for p in self.integers(dtype)])
-            return sample([float(int(s) * unit / self.shape[axis]) for s in np.ravel(sums)[places(sums.size)]], sums.size)
-        if case == "median":
-            values = np.sort(cube, axis=None)
-            middle = values.size // 2
-            return [float(values[middle]) if values.size % 2 else float((Fraction(float(values[middle - 1])) + Fraction(float(values[middle]))) / 2)]
-        first = cube[:WINDOW].astype("f8").sum(axis=0) / WINDOW
-        return sample([float(first.ravel()[0])], None) if case == "rolling" else None
+        means = lambda sums, n: [float(int(s) * unit / n) for s in np.ravel(sums)]  # noqa: E731
+        if name in ("axis0", "std_axis0"):
+            chosen = np.array([plane[places(plane.size)] for plane in self.integers(dtype)])
+            if name == "axis0":
+                return means(chosen.sum(axis=0), len(cube))
+            return [root(Fraction(len(cube) * sum(v * v for v in c) - sum(c) ** 2, len(cube) ** 2) * unit * unit) for c in chosen.T.tolist()]
+        if name in ("axis1", "axis2"):
+            axis = int(name[-1])
+            sums = np.concatenate([plane.reshape(self.shape[1:]).sum(axis=axis - 1) for plane in self.integers(dtype)])
+            return means(sums[places(sums.size)], self.shape[axis])
+        if name == "label":
+            return means(sum(plane.reshape(self.shape[1:]).sum(axis=1) for plane in self.integers(dtype)), self.shape[0] * self.shape[2])
+        if name in ("month", "month_map"):
+            sums, counts = {}, {}
+            for month, plane in zip(self.month.tolist(), self.integers(dtype)):
+                sums[month] = sums.get(month, 0) + plane
+                counts[month] = counts.get(month, 0) + 1
+            if name == "month":
+                return [float(int(sums[m].sum()) * unit / (counts[m] * sums[m].size)) for m in sorted(sums)]
+            flat = np.concatenate([sums[m] for m in sorted(sums)])
+            return [float(int(flat[i]) * unit / counts[sorted(sums)[i // cube[0].size]]) for i in places(flat.size)]
+        assert name == "rolling"
+        # The first windows are not full.
+        chosen = [divmod(int(i), cube[0].size) for i in places(cube.size)]
+        flat = cube.reshape(len(cube), -1)
+        return [math.nan if t < WINDOW - 1 else math.fsum(flat[t + 1 - WINDOW : t + 1, at].tolist()) / WINDOW for t, at in chosen]
 
 
 def places(size):
     return np.linspace(0, size - 1, 50).astype(int)
 
 
-def sample(values, size):
+def sample(values):
     """Some answers of many."""
     values = np.ravel(values)
-    return [float(v) for v in (values if size is None or values.size != size else values[places(size)])] if len(values) != 50 else [float(v) for v in values]
+    return values[places(values.size)].astype("f8").tolist()
 
 
 def root(fraction):
@@ -156,6 +196,8 @@ def root(fraction):
 
 def units_apart(a, b):
     """Doubles between two numbers."""
+    if math.isnan(a) and math.isnan(b):
+        return 0
     bits = [struct.unpack("<q", struct.pack("<d", x))[0] for x in (a, b)]
     first, second = (n if n >= 0 else -(n + (1 << 63)) for n in bits)
     return abs(first - second)
@@ -187,9 +229,10 @@ class Tesseral(Library):
             cube = self.data.cube(dtype)
             chunk = (min(25, cube.shape[0]), *cube.shape[1:])
             arrays = {"v": cube, "time": coords["time"][: cube.shape[0]], "lat": coords["lat"]}
-            tesseral.write(self.data.file(f"{dtype}.tet"), arrays, dims=dims, attrs=attrs, chunks={"v": chunk})
+            # Files have statistics of chunks by default, which would answer most of the questions without a look at the cells.
+            tesseral.write(self.data.file(f"{dtype}.tet"), arrays, dims=dims, attrs=attrs, chunks={"v": chunk}, statistics=False)
             if dtype == "f4":
-                tesseral.write(self.data.file("stored.tet"), arrays, dims=dims, attrs=attrs, chunks={"v": chunk}, statistics=True)
+                tesseral.write(self.data.file("stored.tet"), arrays, dims=dims, attrs=attrs, chunks={"v": chunk})
 
     def open(self):
         import tesseral
@@ -198,6 +241,45 @@ class Tesseral(Library):
 
     def sum(self):
         return self.v["f4"].sum()
+
+    def sum_f64(self):
+        return self.v["f8"].sum()
+
+    def var(self):
+        return self.v["f4"].var()
+
+    def count(self):
+        return self.v["f4"].count()
+
+    def min_f64(self):
+        return self.v["f8"].min()
+
+    def axis0_f64(self):
+        return self.v["f8"].mean(0)
+
+    def axis1(self):
+        return self.v["f4"].mean(1)
+
+    def std_axis0(self):
+        return self.v["f4"].std(0)
+
+    def max_axis0(self):
+        return self.v["f4"].max(0)
+
+    def label(self):
+        return self.v["f4"].mean((0, 2))
+
+    def month_map(self):
+        return self.v["f4"].groupby("time.month").mean()
+
+    def quantile(self):
+        return self.v["f4"].quantile(0.9)
+
+    def median_axis0(self):
+        return self.v["f4"].median(0)
+
+    def histogram(self):
+        return self.v["f4"].histogram(BINS, RANGE)[0]
 
     def mean(self):
         return self.v["f4"].mean()
@@ -236,7 +318,7 @@ class Tesseral(Library):
         return self.v["f4"].median()
 
     def rolling(self):
-        return self.v["f4"].rolling(time=WINDOW).mean()[WINDOW - 1, 0, 0]
+        return self.v["f4"].rolling(time=WINDOW).mean()
 
     def stored(self):
         return self.v["stored"].sum()
@@ -248,6 +330,48 @@ class Numpy(Library):
 
     def sum(self):
         return self.v["f4"].sum()
+
+    def sum_f64(self):
+        return self.v["f8"].sum()
+
+    def var(self):
+        return self.v["f4"].var()
+
+    def count(self):
+        return np.count_nonzero(~np.isnan(self.v["f4"]))
+
+    def min_f64(self):
+        return self.v["f8"].min()
+
+    def axis0_f64(self):
+        return self.v["f8"].mean(axis=0)
+
+    def axis1(self):
+        return self.v["f4"].mean(axis=1)
+
+    def std_axis0(self):
+        return self.v["f4"].std(axis=0)
+
+    def max_axis0(self):
+        return self.v["f4"].max(axis=0)
+
+    def label(self):
+        return self.v["f4"].mean(axis=(0, 2))
+
+    def month(self):
+        return [self.v["f4"][self.data.month == month].mean() for month in np.unique(self.data.month)]
+
+    def month_map(self):
+        return np.stack([self.v["f4"][self.data.month == month].mean(axis=0) for month in np.unique(self.data.month)])
+
+    def quantile(self):
+        return np.quantile(self.v["f4"], 0.9)
+
+    def median_axis0(self):
+        return np.median(self.v["f4"], axis=0)
+
+    def histogram(self):
+        return np.histogram(self.v["f4"], BINS, RANGE)[0]
 
     def mean(self):
         return self.v["f4"].mean()
@@ -303,7 +427,20 @@ class Float64(Numpy):
     def axis2(self):
         return self.v["f4"].mean(axis=2, dtype="f8")
 
-    mean_f64 = std_f64 = min = all = where = weights = median = None
+    def var(self):
+        return self.v["f4"].var(dtype="f8")
+
+    def axis1(self):
+        return self.v["f4"].mean(axis=1, dtype="f8")
+
+    def std_axis0(self):
+        return self.v["f4"].std(axis=0, dtype="f8")
+
+    def label(self):
+        return self.v["f4"].mean(axis=(0, 2), dtype="f8")
+
+    sum_f64 = mean_f64 = std_f64 = count = min = min_f64 = all = axis0_f64 = max_axis0 = where = month = month_map = None
+    weights = median = quantile = median_axis0 = histogram = None
 
 
 class Bottleneck(Library):
@@ -314,6 +451,30 @@ class Bottleneck(Library):
 
     def sum(self):
         return self.bn.nansum(self.v["f4"])
+
+    def sum_f64(self):
+        return self.bn.nansum(self.v["f8"])
+
+    def var(self):
+        return self.bn.nanvar(self.v["f4"])
+
+    def min_f64(self):
+        return self.bn.nanmin(self.v["f8"])
+
+    def axis0_f64(self):
+        return self.bn.nanmean(self.v["f8"], axis=0)
+
+    def axis1(self):
+        return self.bn.nanmean(self.v["f4"], axis=1)
+
+    def std_axis0(self):
+        return self.bn.nanstd(self.v["f4"], axis=0)
+
+    def max_axis0(self):
+        return self.bn.nanmax(self.v["f4"], axis=0)
+
+    def median_axis0(self):
+        return self.bn.nanmedian(self.v["f4"], axis=0)
 
     def mean(self):
         return self.bn.nanmean(self.v["f4"])
@@ -340,7 +501,7 @@ class Bottleneck(Library):
         return self.bn.nanmedian(self.v["f4"])
 
     def rolling(self):
-        return self.bn.move_mean(self.v["f4"], WINDOW, axis=0)[WINDOW - 1, 0, 0]
+        return self.bn.move_mean(self.v["f4"], WINDOW, axis=0)
 
 
 class Xarray(Library):
@@ -350,32 +511,78 @@ class Xarray(Library):
         import flox  # noqa: F401
         import xarray
 
-        coords = {"time": np.datetime64("2001-01-01", "ns") + self.data.time.astype("timedelta64[D]"), "lat": self.data.lat}
-        self.v = xarray.DataArray(self.data.cube(), dims=("time", "lat", "lon"), coords=coords)
+        time = np.datetime64("2001-01-01", "ns") + self.data.time.astype("timedelta64[D]")
+        cubes = {dtype: self.data.cube(dtype) for dtype in ("f4", "f8")}
+        self.v = {
+            dtype: xarray.DataArray(cube, dims=("time", "lat", "lon"), coords={"time": time[: len(cube)], "lat": self.data.lat})
+            for dtype, cube in cubes.items()
+        }
+
+    def sum(self):
+        return self.v["f4"].sum()
 
     def mean(self):
-        return self.v.mean()
+        return self.v["f4"].mean()
+
+    def mean_f64(self):
+        return self.v["f8"].mean()
+
+    def var(self):
+        return self.v["f4"].var()
 
     def std(self):
-        return self.v.std()
+        return self.v["f4"].std()
+
+    def count(self):
+        return self.v["f4"].count()
+
+    def min(self):
+        return self.v["f4"].min()
 
     def axis0(self):
-        return self.v.mean("time")
+        return self.v["f4"].mean("time")
+
+    def axis0_f64(self):
+        return self.v["f8"].mean("time")
+
+    def axis1(self):
+        return self.v["f4"].mean("lat")
 
     def axis2(self):
-        return self.v.mean("lon")
+        return self.v["f4"].mean("lon")
+
+    def std_axis0(self):
+        return self.v["f4"].std("time")
+
+    def max_axis0(self):
+        return self.v["f4"].max("time")
 
     def where(self):
-        return self.v.where(self.v > LIMIT).mean()
+        return self.v["f4"].where(self.v["f4"] > LIMIT).mean()
+
+    def label(self):
+        return self.v["f4"].mean(("time", "lon"))
 
     def month(self):
-        return self.v.groupby("time.month").mean(...)
+        return self.v["f4"].groupby("time.month").mean(...)
+
+    def month_map(self):
+        return self.v["f4"].groupby("time.month").mean()
 
     def weights(self):
-        return self.v.weighted(np.cos(np.deg2rad(self.v["lat"]))).mean()
+        return self.v["f4"].weighted(np.cos(np.deg2rad(self.v["f4"]["lat"]))).mean()
+
+    def median(self):
+        return self.v["f4"].median()
+
+    def quantile(self):
+        return self.v["f4"].quantile(0.9)
+
+    def median_axis0(self):
+        return self.v["f4"].median("time")
 
     def rolling(self):
-        return self.v.rolling(time=WINDOW).mean()[WINDOW - 1, 0, 0]
+        return self.v["f4"].rolling(time=WINDOW).mean()
 
 
 class Zarrs(Library):
@@ -432,7 +639,7 @@ class TileDB(Library):
 
 
 class Table(Library):
-    """A column of cells in a Parquet file, with the month and the weight of each."""
+    """A column of cells in a Parquet file, with the month, the weight, the latitude and the place of each."""
 
     def prepare(self):
         import pyarrow
@@ -442,11 +649,15 @@ class Table(Library):
             return
         for dtype in ("f4", "f8"):
             cube = self.data.cube(dtype)
-            schema = pyarrow.schema([("v", pyarrow.float32() if dtype == "f4" else pyarrow.float64()), ("month", pyarrow.int32()), ("w", pyarrow.float64())])
+            number = pyarrow.float32() if dtype == "f4" else pyarrow.float64()
+            rest = [("month", pyarrow.int32()), ("w", pyarrow.float64()), ("lat", pyarrow.int32()), ("place", pyarrow.int32())]
+            schema = pyarrow.schema([("v", number), *rest])
             weights = np.repeat(np.cos(np.deg2rad(self.data.lat)), cube.shape[2])
-            with parquet.ParquetWriter(self.data.file(f"{dtype}.parquet"), schema, compression="none", use_dictionary=["month", "w"]) as out:
+            latitudes, places = np.repeat(np.arange(cube.shape[1], dtype="i4"), cube.shape[2]), np.arange(cube[0].size, dtype="i4")
+            with parquet.ParquetWriter(self.data.file(f"{dtype}.parquet"), schema, compression="none", use_dictionary=["month", "w", "lat"]) as out:
                 for month, plane in zip(self.data.month, cube):
-                    out.write_table(pyarrow.table({"v": plane.ravel(), "month": np.full(plane.size, month, "i4"), "w": weights}, schema=schema))
+                    columns = {"v": plane.ravel(), "month": np.full(plane.size, month, "i4"), "w": weights, "lat": latitudes, "place": places}
+                    out.write_table(pyarrow.table(columns, schema=schema))
 
 
 class DuckDB(Table):
@@ -460,6 +671,41 @@ class DuckDB(Table):
 
     def sum(self):
         return self.ask("sum(v::DOUBLE)")[0][0]
+
+    def sum_f64(self):
+        return self.ask("sum(v)", "f8")[0][0]
+
+    def var(self):
+        return self.ask("var_pop(v)")[0][0]
+
+    def count(self):
+        return self.ask("count(v) FILTER (NOT isnan(v))")[0][0]
+
+    def min_f64(self):
+        return self.ask("min(v)", "f8")[0][0]
+
+    def axis0(self):
+        return self.rows("place, avg(v) AS m", "GROUP BY place ORDER BY place")
+
+    def max_axis0(self):
+        return self.rows("place, max(v) AS m", "GROUP BY place ORDER BY place")
+
+    def label(self):
+        return self.rows("lat, avg(v) AS m", "GROUP BY lat ORDER BY lat")
+
+    def month_map(self):
+        return self.rows("month, place, avg(v) AS m", "GROUP BY month, place ORDER BY month, place")
+
+    def rows(self, what, rest):
+        return self.connection.execute(f"SELECT {what} FROM '{self.data.file('f4.parquet')}' {rest}").fetchnumpy()["m"]
+
+    def quantile(self):
+        return self.ask("quantile_cont(v, 0.9)")[0][0]
+
+    def histogram(self):
+        low, width = RANGE[0], (RANGE[1] - RANGE[0]) / BINS
+        found = dict(self.ask(f"least(floor((v - {low}) / {width}), {BINS - 1})::INT AS bin, count(*)", rest=f"WHERE v BETWEEN {low} AND {RANGE[1]} GROUP BY bin"))
+        return [found.get(i, 0) for i in range(BINS)]
 
     def mean(self):
         return self.ask("avg(v)")[0][0]
@@ -483,7 +729,7 @@ class DuckDB(Table):
         return self.ask("avg(v)", rest=f"WHERE v > {LIMIT}")[0][0]
 
     def month(self):
-        return [mean for _, mean in self.ask("month, avg(v)", rest="GROUP BY month ORDER BY month")]
+        return self.rows("month, avg(v) AS m", "GROUP BY month ORDER BY month")
 
     def weights(self):
         return self.ask("sum(v * w) / sum(w)")[0][0]
@@ -504,6 +750,44 @@ class Polars(Table):
 
     def sum(self):
         return self.ask(self.pl.col("v").sum())[0]
+
+    def sum_f64(self):
+        return self.ask(self.pl.col("v").sum(), dtype="f8")[0]
+
+    def var(self):
+        return self.ask(self.pl.col("v").var(ddof=0))[0]
+
+    def count(self):
+        return self.ask(self.pl.col("v").is_not_nan().sum())[0]
+
+    def min_f64(self):
+        return self.ask(self.pl.col("v").min(), dtype="f8")[0]
+
+    def grouped(self, answer, *keys):
+        return self.v["f4"].group_by(*keys).agg(answer).sort(*keys).collect(engine="streaming")["v"].to_numpy()
+
+    def axis0(self):
+        return self.grouped(self.pl.col("v").mean(), "place")
+
+    def max_axis0(self):
+        return self.grouped(self.pl.col("v").max(), "place")
+
+    def label(self):
+        return self.grouped(self.pl.col("v").mean(), "lat")
+
+    def month_map(self):
+        return self.grouped(self.pl.col("v").mean(), "month", "place")
+
+    def quantile(self):
+        return self.ask(self.pl.col("v").quantile(0.9, interpolation="linear"))[0]
+
+    def histogram(self):
+        v, (low, high) = self.pl.col("v"), RANGE
+        part = (((v - low) * (BINS / (high - low))).floor().cast(self.pl.Int32)).clip(0, BINS - 1).alias("part")
+        found = self.v["f4"].filter(v.is_between(low, high)).group_by(part).agg(self.pl.len()).sort("part").collect(engine="streaming")
+        counts = np.zeros(BINS)
+        counts[found["part"].to_numpy()] = found["len"].to_numpy()
+        return counts
 
     def mean(self):
         return self.ask(self.pl.col("v").mean())[0]
@@ -543,14 +827,15 @@ LIBRARIES = {
 }
 
 
-def serve(name, data):
+def serve(name, data, fresh):
     """Runs cases named on standard input, and prints the time and the answer of each."""
     library = LIBRARIES[name](data)
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:
         library.prepare()
-        library.open()
+        if not fresh:
+            library.open()
         print(json.dumps({"cases": [case for case in CASES if getattr(library, case, None)]}), file=out, flush=True)
     except Exception as error:  # noqa: BLE001: the table shows why a library is absent
         print(json.dumps({"absent": f"{type(error).__name__}: {error}".splitlines()[0]}), file=out, flush=True)
@@ -559,33 +844,49 @@ def serve(name, data):
         case = line.strip()
         begin = time.perf_counter()
         try:
+            if fresh:
+                library.open()
             answer = getattr(library, case)()
             seconds = time.perf_counter() - begin
-            flat = np.ravel(np.ma.asarray(answer)).astype("f8")
-            flat = flat[places(flat.size)] if case in ("axis0", "axis2") else flat
-            print(json.dumps({"seconds": seconds, "answer": flat.tolist()}), file=out, flush=True)
+            flat = np.ravel(np.ma.asarray(answer))
+            flat = flat[places(flat.size)] if case in SAMPLED else flat
+            print(json.dumps({"seconds": seconds, "answer": flat.astype("f8").tolist()}), file=out, flush=True)
+            del answer, flat
         except Exception as error:  # noqa: BLE001
             print(json.dumps({"failed": f"{type(error).__name__}: {error}".splitlines()[0][:120]}), file=out, flush=True)
 
 
 class Worker:
+    """A library in a process of its own, or with `fresh` in one for each run."""
+
     def __init__(self, name, args):
-        command = [sys.executable, __file__, "--serve", name, "--data", args.data, "--shape", ",".join(map(str, args.shape))]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        ready = json.loads(self.process.stdout.readline() or '{"absent": "it ended"}')
-        self.absent, self.cases, self.found = ready.get("absent"), ready.get("cases", []), {}
+        self.fresh, self.found, self.process = args.fresh, {}, None
+        self.command = [sys.executable, __file__, "--serve", name, "--data", args.data, "--shape", ",".join(map(str, args.shape))]
+        self.command += ["--fresh"] if args.fresh else []
+        ready = self.start()
+        self.absent, self.cases = ready.get("absent"), ready.get("cases", [])
+
+    def start(self):
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        return json.loads(self.process.stdout.readline() or '{"absent": "it ended"}')
 
     def run(self, case):
+        if self.process is None:
+            self.start()
         self.process.stdin.write(case + "\n")
         self.process.stdin.flush()
         found = json.loads(self.process.stdout.readline() or '{"failed": "it ended"}')
         self.found.setdefault(case, []).append(found)
         if "failed" in found:
             self.cases.remove(case)
+        if self.fresh:
+            self.close()
 
     def close(self):
-        self.process.stdin.close()
-        self.process.wait()
+        if self.process is not None:
+            self.process.stdin.close()
+            self.process.wait()
+            self.process = None
 
 
 def median(values):
@@ -613,42 +914,60 @@ def report(workers, cases, exact):
             apart = max(map(units_apart, runs[0]["answer"], exact[case])) if exact[case] and len(exact[case]) == len(runs[0]["answer"]) else None
             far = "" if apart is None else f", {apart:,} ulp" if apart < 10**6 else f", {apart:.0e} ulp"
             row.append(shown(middle) + ("" if name == "tesseral" else f" ({middle / ours:.2g}×)") + far)
-        print(f"| {CASES[case]} | " + " | ".join(row) + " |")
+        print(f"| {CASES[case]} | " + " | ".join(row) + " |", flush=True)
     for name, worker in workers.items():
         if worker.absent:
             print(f"\nwithout {name}: {worker.absent}")
+
+
+def exact_answers(data, cases):
+    """The exact answers, which are kept beside the data."""
+    path = data.file("exact.json")
+    known = json.loads(path.read_text()) if path.exists() else {}
+    for case in cases:
+        if case not in known:
+            known[case] = data.exact(case)
+    path.write_text(json.dumps(known))
+    return known
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small data: checks that everything works")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--fresh", action="store_true", help="open the files in a new process for each run")
     parser.add_argument("--only", action="append", choices=CASES)
     parser.add_argument("--library", action="append", choices=LIBRARIES)
     parser.add_argument("--data", help="the folder of the data, which is created if it does not exist")
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--prepare", action="store_true", help="write the files and the exact answers, and measure nothing")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--shape", type=lambda text: tuple(int(n) for n in text.split(",")))
     args = parser.parse_args()
-    args.shape = args.shape or ((24, 60, 80) if args.quick else (120, 500, 500))
+    args.shape = args.shape or ((24, 60, 80) if args.quick else (250, 500, 500))
     if args.serve:
-        return serve(args.serve, Data(args.data, args.shape))
+        return serve(args.serve, Data(args.data, args.shape), args.fresh)
     args.data = args.data or tempfile.mkdtemp(prefix="tesseral-reductions-")
     data = Data(args.data, args.shape)
     data.folder.mkdir(parents=True, exist_ok=True)
     if not data.file("f8.npy").exists():
         data.make()
-    workers = {name: Worker(name, args) for name in LIBRARIES if name in (args.library or LIBRARIES)}
     cases = [case for case in CASES if case in (args.only or CASES)]
-    for case in cases:
+    exact = exact_answers(data, cases)
+    workers = {name: Worker(name, args) for name in LIBRARIES if name in (args.library or LIBRARIES)}
+    if args.fresh or args.prepare:
+        for worker in workers.values():
+            worker.close()
+    for case in [] if args.prepare else cases:
         for _ in range(args.rounds + 1):
             for worker in workers.values():
                 if case in worker.cases:
                     worker.run(case)
     for worker in workers.values():
         worker.close()
-    report(workers, cases, {case: data.exact(case) for case in cases})
-    if not args.keep:
+    if not args.prepare:
+        report(workers, cases, exact)
+    if not (args.keep or args.prepare):
         shutil.rmtree(args.data)
     return 0
 
