@@ -7,7 +7,7 @@
 //!
 //! The cells of both selections correspond in row-major order. Axes along which a selection has one position do not change that order,
 //! so those with more are matched, first with first. A selection here without an end has as many positions as the one there finds, or one
-//! block for each file that exists: `%b` in names is its number.
+//! block for each file that exists: `%b` in names is replaced by its number.
 
 use hdf5_reader::checksum::jenkins_lookup3;
 use tesseral_core::{Cursor, Error, Region, Result};
@@ -29,7 +29,7 @@ const RANK: u32 = 32;
 
 /// Positions along one axis: blocks at regular distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Blocks {
+pub(crate) struct AxisBlocks {
     start: u64,
     stride: u64,
     block: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Blocks {
     positions: Option<u64>,
 }
 
-impl Blocks {
+impl AxisBlocks {
     /// All positions of `start..end`.
     fn range(start: u64, end: u64) -> Self {
         let len = end.saturating_sub(start);
@@ -94,7 +94,7 @@ impl Blocks {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CellSelection {
     All,
-    Blocks(Vec<Blocks>),
+    Blocks(Vec<AxisBlocks>),
     /// Boxes in the order of their cells.
     Boxes(Vec<Region>),
 }
@@ -153,7 +153,7 @@ impl CellSelection {
         for _ in 0..rank {
             let mut next = || number(cursor, width, "blocks");
             let (start, stride, count, block) = (next()?, next()?, next()?, next()?);
-            let blocks = Blocks::new(start, stride, count, block);
+            let blocks = AxisBlocks::new(start, stride, count, block);
             axes.push(blocks.ok_or_else(|| cursor.corrupt("selection", "blocks overlap or exceed 2^64"))?);
         }
         Ok(Self::Blocks(axes))
@@ -168,11 +168,11 @@ impl CellSelection {
     }
 
     /// The parts of the selection that are blocks along every axis, in the order of their cells.
-    fn parts(&self, shape: &[u64]) -> Result<Vec<Vec<Blocks>>> {
+    fn parts(&self, shape: &[u64]) -> Result<Vec<Vec<AxisBlocks>>> {
         let mismatch =
             || Error::unsupported("virtual datasets with selections of another rank than their source");
         match self {
-            Self::All => Ok(vec![shape.iter().map(|n| Blocks::range(0, *n)).collect()]),
+            Self::All => Ok(vec![shape.iter().map(|n| AxisBlocks::range(0, *n)).collect()]),
             Self::Blocks(axes) if axes.len() == shape.len() => {
                 Ok(vec![axes.iter().zip(shape).map(|(axis, n)| axis.within(*n)).collect()])
             }
@@ -186,7 +186,7 @@ impl CellSelection {
                     ));
                 }
                 let blocks = |one: &Region| {
-                    one.bounds().iter().map(|(start, end)| Blocks::range(*start, *end)).collect()
+                    one.bounds().iter().map(|(start, end)| AxisBlocks::range(*start, *end)).collect()
                 };
                 Ok(boxes.iter().map(blocks).collect())
             }
@@ -283,7 +283,7 @@ impl Mapping {
 
     /// Whether the selection here can have cells in a window.
     pub(crate) fn touches(&self, window: &Region) -> bool {
-        let inside = |axis: &Blocks, (start, end): &(u64, u64)| axis.below(*end) > axis.below(*start);
+        let inside = |axis: &AxisBlocks, (start, end): &(u64, u64)| axis.below(*end) > axis.below(*start);
         // Windows have axes of elements too.
         match &self.target {
             CellSelection::All => true,
@@ -312,7 +312,7 @@ impl Mapping {
         };
         let own = axes.get_mut(axis)?;
         let start = block.checked_mul(own.stride)?.checked_add(own.start)?;
-        *own = Blocks::range(start, start.checked_add(own.block)?);
+        *own = AxisBlocks::range(start, start.checked_add(own.block)?);
         let (file, dataset) = self.names(block);
         // Names are expanded again.
         let (file, dataset) = (file.replace('%', "%%"), dataset.replace('%', "%%"));
@@ -383,8 +383,8 @@ fn text(cursor: &mut Cursor<'_>) -> Result<String> {
 /// A correspondence of positions along each axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BoxMap {
-    source: Vec<Blocks>,
-    target: Vec<Blocks>,
+    source: Vec<AxisBlocks>,
+    target: Vec<AxisBlocks>,
     /// Axes of source and target with the same positions. Along the others, a selection has one position.
     pairs: Vec<(usize, usize)>,
 }
@@ -397,9 +397,9 @@ pub(crate) struct BoxPair {
 }
 
 impl BoxMap {
-    fn new(source: Vec<Blocks>, target: Vec<Blocks>, grows: Option<(usize, usize)>) -> Result<Self> {
-        let several = |axes: &[Blocks], growing: Option<usize>| -> Vec<usize> {
-            let axis = |(at, axis): (usize, &Blocks)| {
+    fn new(source: Vec<AxisBlocks>, target: Vec<AxisBlocks>, grows: Option<(usize, usize)>) -> Result<Self> {
+        let several = |axes: &[AxisBlocks], growing: Option<usize>| -> Vec<usize> {
+            let axis = |(at, axis): (usize, &AxisBlocks)| {
                 (axis.positions != Some(1) || Some(at) == growing).then_some(at)
             };
             axes.iter().enumerate().filter_map(axis).collect()
@@ -418,8 +418,8 @@ impl BoxMap {
     pub(crate) fn with_elements(mut self, dims: &[u64]) -> Self {
         for n in dims {
             self.pairs.push((self.source.len(), self.target.len()));
-            self.source.push(Blocks::range(0, *n));
-            self.target.push(Blocks::range(0, *n));
+            self.source.push(AxisBlocks::range(0, *n));
+            self.target.push(AxisBlocks::range(0, *n));
         }
         self
     }
@@ -451,8 +451,9 @@ impl BoxMap {
         extents: &[u64],
         admit: impl Fn(u64) -> Result<()>,
     ) -> Result<Vec<BoxPair>> {
-        let single =
-            |axes: &[Blocks]| Region::new(axes.iter().map(|axis| (axis.start, axis.start.saturating_add(1))));
+        let single = |axes: &[AxisBlocks]| {
+            Region::new(axes.iter().map(|axis| (axis.start, axis.start.saturating_add(1))))
+        };
         let (source, target) = (single(&self.source), single(&self.target));
         let paired_here = |here: usize| self.pairs.iter().any(|(_, other)| *other == here);
         let paired_there = |there: usize| self.pairs.iter().any(|(other, _)| *other == there);

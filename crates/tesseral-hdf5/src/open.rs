@@ -19,7 +19,7 @@ use crate::file::File;
 use crate::links;
 use crate::siblings::Siblings;
 use crate::storage::MetadataStorage;
-use crate::virtual_array::VirtualArray;
+use crate::virtual_array::VirtualDataset;
 use crate::write::history;
 
 /// The signature of a file.
@@ -70,7 +70,7 @@ pub(crate) struct OpenedFile {
     pub(crate) names: Vec<String>,
     pub(crate) arrays: Vec<Arc<dyn ArraySource>>,
     /// Those of the arrays that are virtual datasets.
-    pub(crate) virtuals: Vec<Arc<VirtualArray>>,
+    pub(crate) virtuals: Vec<Arc<VirtualDataset>>,
     pub(crate) attributes: Attributes,
     pub(crate) groups: Groups,
     /// Dimensions by path.
@@ -326,7 +326,7 @@ impl OpenedFile {
     ) -> Result<Arc<dyn ArraySource>> {
         if let StorageLayout::Virtual(mappings) = &mut info.layout {
             let mappings = std::mem::take(mappings);
-            let array = Arc::new(VirtualArray::new(name, info, mappings, dims, &self.file)?);
+            let array = Arc::new(VirtualDataset::new(name, info, mappings, dims, &self.file)?);
             self.virtuals.push(Arc::clone(&array));
             return Ok(array);
         }

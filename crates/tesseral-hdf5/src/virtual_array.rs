@@ -27,7 +27,7 @@ const STEP_COST: u64 = 64;
 
 /// The array of a virtual dataset.
 #[derive(Debug)]
-pub(crate) struct VirtualArray {
+pub(crate) struct VirtualDataset {
     schema: ArraySchema,
     shape: Vec<u64>,
     file: File,
@@ -60,7 +60,7 @@ struct OpenSource {
 
 /// What a chunk of the array is made of.
 #[derive(Clone, Debug, PartialEq)]
-enum Piece {
+enum MappedPiece {
     /// Cells that no source has.
     Fill,
     /// Cells of a chunk of the source of a mapping: all of its tile, or this box of it.
@@ -72,7 +72,7 @@ enum Piece {
 struct PlannedPieces {
     /// By mapping (0 for fill values), chunk of the source, and cells.
     known: HashMap<(usize, u64, Region), u64>,
-    list: Vec<Arc<Piece>>,
+    list: Vec<Arc<MappedPiece>>,
     objects: HashMap<(u32, u32), u32>,
     /// The first is the file itself.
     names: Vec<String>,
@@ -87,7 +87,13 @@ impl Default for PlannedPieces {
 
 impl PlannedPieces {
     /// The number of the piece of a mapping, or of fill values, that provides the cells of a box.
-    fn number(&mut self, mapping: usize, chunk: u64, cells: &Region, piece: impl FnOnce() -> Piece) -> u64 {
+    fn number(
+        &mut self,
+        mapping: usize,
+        chunk: u64,
+        cells: &Region,
+        piece: impl FnOnce() -> MappedPiece,
+    ) -> u64 {
         let next = self.list.len() as u64;
         let number = *self.known.entry((mapping, chunk, cells.clone())).or_insert(next);
         if number == next {
@@ -177,7 +183,7 @@ fn find(file: &File, mapping: &Mapping, member: Option<&str>) -> Result<Option<F
     }
 }
 
-impl VirtualArray {
+impl VirtualDataset {
     pub(crate) fn new(
         name: &str,
         info: DatasetInfo,
@@ -357,8 +363,11 @@ impl VirtualArray {
                     pieces.object(source.file, part.object, || source.array.object(part.object).into_owned());
             }
             let access = if complete { chunk.access } else { Access::Coded { granule: None } };
-            let id =
-                pieces.number(number + 1, chunk.id, &cells, || Piece::Chunk { mapping: number, chunk, part });
+            let id = pieces.number(number + 1, chunk.id, &cells, || MappedPiece::Chunk {
+                mapping: number,
+                chunk,
+                part,
+            });
             out.chunks.push(PlannedChunk { layer, ..PlannedChunk::exact(id, cells, parts, access) });
         }
         Ok(())
@@ -391,7 +400,7 @@ impl VirtualArray {
         )?;
         let mut pieces = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
         for region in rest {
-            let id = pieces.number(0, 0, &region, || Piece::Fill);
+            let id = pieces.number(0, 0, &region, || MappedPiece::Fill);
             let part = |column: &Column| Part::values(*column, 0, &(0..0));
             let parts = request.columns.iter().map(part).collect();
             let granule = (self.decoder.cell.cell != CellLen::Var).then_some(1);
@@ -409,7 +418,7 @@ impl VirtualArray {
         Ok(())
     }
 
-    fn piece(&self, chunk: &PlannedChunk) -> Result<Arc<Piece>> {
+    fn piece(&self, chunk: &PlannedChunk) -> Result<Arc<MappedPiece>> {
         let pieces = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
         let piece = usize::try_from(chunk.id).ok().and_then(|at| pieces.list.get(at).cloned());
         piece.ok_or_else(|| Error::internal("a chunk that was not planned"))
@@ -478,7 +487,7 @@ impl VirtualArray {
     }
 }
 
-impl ArraySource for VirtualArray {
+impl ArraySource for VirtualDataset {
     fn schema(&self) -> &ArraySchema {
         &self.schema
     }
@@ -494,9 +503,9 @@ impl ArraySource for VirtualArray {
 
     fn constant(&self, chunk: &PlannedChunk, column: Column) -> Option<Vec<u8>> {
         match &*self.piece(chunk).ok()? {
-            Piece::Fill if self.decoder.cell.cell == CellLen::Var => None,
-            Piece::Fill => self.decoder.constant(),
-            Piece::Chunk { mapping, chunk, .. } => self.array(*mapping).ok()?.constant(chunk, column),
+            MappedPiece::Fill if self.decoder.cell.cell == CellLen::Var => None,
+            MappedPiece::Fill => self.decoder.constant(),
+            MappedPiece::Chunk { mapping, chunk, .. } => self.array(*mapping).ok()?.constant(chunk, column),
         }
     }
 
@@ -511,20 +520,20 @@ impl ArraySource for VirtualArray {
             offset: 0,
         };
         match self.piece(chunk).as_deref() {
-            Ok(Piece::Chunk { mapping, chunk: inner, .. }) => match self.array(*mapping) {
+            Ok(MappedPiece::Chunk { mapping, chunk: inner, .. }) => match self.array(*mapping) {
                 Ok(array) => {
                     let inner = array.describe(inner);
                     ChunkInfo { offset: inner.offset, ..own(&inner.codec) }
                 }
                 Err(_) => own("unknown"),
             },
-            Ok(Piece::Fill) | Err(_) => own("fill"),
+            Ok(MappedPiece::Fill) | Err(_) => own("fill"),
         }
     }
 
     fn checked_bytes(&self, chunk: &PlannedChunk) -> u64 {
         match self.piece(chunk).as_deref() {
-            Ok(Piece::Chunk { mapping, chunk, .. }) => {
+            Ok(MappedPiece::Chunk { mapping, chunk, .. }) => {
                 self.array(*mapping).map_or(0, |array| array.checked_bytes(chunk))
             }
             _ => 0,
@@ -541,13 +550,13 @@ impl ArraySource for VirtualArray {
         scratch: &mut Scratch,
     ) -> Result<()> {
         match &*self.piece(chunk)? {
-            Piece::Chunk { mapping, chunk, part: None } => {
+            MappedPiece::Chunk { mapping, chunk, part: None } => {
                 self.array(*mapping)?.decode(chunk, column, parts, cells, out, scratch)
             }
-            Piece::Chunk { mapping, chunk, part: Some(part) } => {
+            MappedPiece::Chunk { mapping, chunk, part: Some(part) } => {
                 self.decode_part(&**self.array(*mapping)?, chunk, part, column, parts, out, scratch)
             }
-            Piece::Fill => match out {
+            MappedPiece::Fill => match out {
                 ColumnMut::Fixed { values, validity: None } => {
                     self.decoder.decode_fixed(chunk, None, &[], &cells, values, scratch)
                 }

@@ -262,7 +262,7 @@ fn mismatch(
 ) -> Result<Option<String>> {
     let source = FileBytes::open(store, object)?;
     if let Some(expected) = &manifest.packed_sha256
-        && !Images::of(&source, layout)?.matches(&source, expected)?
+        && !Images::new(&source, layout)?.matches(&source, expected)?
     {
         return Ok(Some(format!("{object} does not match packed_sha256")));
     }
@@ -309,7 +309,7 @@ struct Images {
 
 impl Images {
     /// Without one for a footer whose JSON is not written as the reference writes it: its digest cannot match.
-    fn of(source: &FileBytes<'_>, layout: &FileLayout) -> Result<Self> {
+    fn new(source: &FileBytes<'_>, layout: &FileLayout) -> Result<Self> {
         let (end, flags) = (layout.payload_len, layout.head.superblock.flags);
         let mut footers = Vec::new();
         if let Some(footer) = &layout.footer {

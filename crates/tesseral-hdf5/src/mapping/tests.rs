@@ -78,13 +78,13 @@ fn numbers_and_percent_signs_of_names() {
 }
 
 /// Positions of both selections, in order.
-fn positions(blocks: &Blocks) -> Vec<u64> {
+fn positions(blocks: &AxisBlocks) -> Vec<u64> {
     (0..blocks.positions.unwrap()).map(|at| blocks.position(at)).collect()
 }
 
-fn blocks() -> impl Strategy<Value = Blocks> {
+fn blocks() -> impl Strategy<Value = AxisBlocks> {
     (0_u64..4, 1_u64..4, 0_u64..4, 0_u64..3)
-        .prop_map(|(start, block, count, gap)| Blocks::new(start, block + gap, count, block).unwrap())
+        .prop_map(|(start, block, count, gap)| AxisBlocks::new(start, block + gap, count, block).unwrap())
 }
 
 proptest! {
@@ -101,9 +101,9 @@ proptest! {
     ) {
         // As many positions on both sides.
         let positions_of_both = theirs.positions.min(own.positions);
-        let (theirs, own) = (Blocks { positions: positions_of_both, ..theirs }, Blocks { positions: positions_of_both, ..own });
+        let (theirs, own) = (AxisBlocks { positions: positions_of_both, ..theirs }, AxisBlocks { positions: positions_of_both, ..own });
         // An axis with one position, on one side only.
-        let map = BoxMap::new(vec![theirs, Blocks::range(2, 3)], vec![own], None).unwrap();
+        let map = BoxMap::new(vec![theirs, AxisBlocks::range(2, 3)], vec![own], None).unwrap();
         let window = Region::new([(from, from + len)]);
         let mut found = Vec::new();
         for pair in map.touching(&window, &[extent, 3], |_| Ok(())).unwrap() {
