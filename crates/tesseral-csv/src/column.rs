@@ -25,6 +25,8 @@ pub(crate) struct Inference {
     comma: bool,
     /// The finest unit of the dates; `None` once a value is not a date.
     time: Option<TimeUnit>,
+    /// The first and last day of the dates, since 1970.
+    days: (i64, i64),
     /// An integer that no float holds.
     wide: bool,
     values: u64,
@@ -35,7 +37,20 @@ impl Inference {
     /// A column without values. Commas can be decimal points where they separate nothing.
     pub(crate) fn new(separator: u8) -> Self {
         let comma = separator != b',';
-        Self { int: true, point: true, comma, time: Some(TimeUnit::Day), wide: false, values: 0, missing: 0 }
+        let (time, days) = (Some(TimeUnit::Day), (i64::MAX, i64::MIN));
+        Self { int: true, point: true, comma, time, days, wide: false, values: 0, missing: 0 }
+    }
+
+    /// Adds what is known of other values of the column.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.int &= other.int;
+        self.point &= other.point;
+        self.comma &= other.comma;
+        self.time = self.time.zip(other.time).map(|(one, other)| finest(one, other));
+        self.days = (self.days.0.min(other.days.0), self.days.1.max(other.days.1));
+        self.wide |= other.wide;
+        self.values += other.values;
+        self.missing += other.missing;
     }
 
     /// Adds a value; `None` if it is not UTF-8.
@@ -54,7 +69,7 @@ impl Inference {
                 self.wide |= magnitude > EXACT;
                 self.time = None;
             }
-            Some(Plain::Decimal) => (self.int, self.comma, self.time) = (false, false, None),
+            Some(Plain::Decimal(_)) => (self.int, self.comma, self.time) = (false, false, None),
             None => self.add_other(std::str::from_utf8(value).ok()?),
         }
         Some(())
@@ -71,7 +86,23 @@ impl Inference {
         }
         if let Some(unit) = self.time {
             self.time = unit_of(text).map(|own| finest(unit, own)).filter(|unit| date(text, *unit).is_some());
+            let day = text.get(..10).and_then(|day| date(day, TimeUnit::Day)).unwrap_or(0);
+            self.days = (self.days.0.min(day), self.days.1.max(day));
         }
+    }
+
+    /// Whether all dates can be counted in a unit: a later one can have a finer unit than the first allow.
+    fn counted(&self, unit: TimeUnit) -> bool {
+        let per_day: i64 = match unit {
+            TimeUnit::Second => 86_400,
+            TimeUnit::Millisecond => 86_400_000,
+            TimeUnit::Microsecond => 86_400_000_000,
+            TimeUnit::Nanosecond => 86_400_000_000_000,
+            _ => 1,
+        };
+        // A zone can move a time to the next day.
+        let holds = |day: i64| day.checked_mul(per_day).is_some();
+        holds(self.days.0.saturating_sub(2)) && holds(self.days.1.saturating_add(2))
     }
 
     /// The type that holds every value.
@@ -81,8 +112,8 @@ impl Inference {
             _ if self.int => CsvKind::Int,
             _ if self.point && !self.wide => CsvKind::Float { comma: false },
             _ if self.comma && !self.wide => CsvKind::Float { comma: true },
-            Some(unit) => CsvKind::Time(unit),
-            None => CsvKind::Text,
+            Some(unit) if self.counted(unit) => CsvKind::Time(unit),
+            _ => CsvKind::Text,
         }
     }
 }
@@ -101,7 +132,27 @@ impl CsvKind {
     }
 
     /// The native bytes of a value; `None` for text that is not one of the type.
-    pub(crate) fn value(self, text: &str) -> Option<[u8; 8]> {
+    #[inline]
+    pub(crate) fn value(self, value: &[u8]) -> Option<[u8; 8]> {
+        // What most numbers look like is converted while it is recognized.
+        match (self, plain(value)) {
+            (Self::Int, Some(Plain::Int(magnitude))) => {
+                // At most 18 digits.
+                let number = magnitude.cast_signed();
+                return Some(if value[0] == b'-' { -number } else { number }.to_ne_bytes());
+            }
+            (Self::Float { .. }, Some(Plain::Int(magnitude))) if magnitude <= EXACT => {
+                let number = magnitude as f64;
+                return Some(if value[0] == b'-' { -number } else { number }.to_ne_bytes());
+            }
+            (Self::Float { comma: false }, Some(Plain::Decimal(Some((digits, scale))))) => {
+                // Both are exact floats, so that their quotient is the float nearest to the number.
+                let number = digits as f64 / POWERS.get(scale)?;
+                return Some(if value[0] == b'-' { -number } else { number }.to_ne_bytes());
+            }
+            _ => {}
+        }
+        let text = std::str::from_utf8(value).ok()?;
         match self {
             Self::Int => text.parse::<i64>().ok().map(i64::to_ne_bytes),
             Self::Float { comma: false } => float(text).map(f64::to_ne_bytes),
@@ -112,16 +163,24 @@ impl CsvKind {
     }
 }
 
+/// Powers of ten that are exact floats.
+const POWERS: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19,
+    1e20, 1e21, 1e22,
+];
+
 /// Numbers that need no parsing to know their type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     /// An integer of at most 18 digits, without its sign.
     Int(u64),
-    /// Digits around a point, of which there are too few for an infinity.
-    Decimal,
+    /// Digits around a point, of which there are too few for an infinity. The number that all of them make and how many of them follow
+    /// the point, if both are exact floats.
+    Decimal(Option<(u64, usize)>),
 }
 
 /// Recognizes digits with at most one point, after an optional sign. Codes that begin with 0 are excluded.
+#[inline]
 fn plain(value: &[u8]) -> Option<Plain> {
     const INT_DIGITS: usize = 18;
     const DIGITS: usize = 300;
@@ -129,17 +188,20 @@ fn plain(value: &[u8]) -> Option<Plain> {
     if digits.len() > DIGITS || matches!(digits, [] | [b'0', b'0'..=b'9', ..]) {
         return None;
     }
-    let (mut magnitude, mut point) = (0_u64, false);
-    for byte in digits {
+    let (mut magnitude, mut point) = (0_u64, None);
+    for (at, byte) in digits.iter().enumerate() {
         match byte {
             b'0'..=b'9' => magnitude = magnitude.wrapping_mul(10).wrapping_add(u64::from(byte - b'0')),
-            b'.' if !point && digits.len() > 1 => point = true,
+            b'.' if point.is_none() && digits.len() > 1 => point = Some(at),
             _ => return None,
         }
     }
     match point {
-        true => Some(Plain::Decimal),
-        false => (digits.len() <= INT_DIGITS).then_some(Plain::Int(magnitude)),
+        None => (digits.len() <= INT_DIGITS).then_some(Plain::Int(magnitude)),
+        Some(at) => {
+            let exact = digits.len() <= INT_DIGITS && magnitude <= EXACT;
+            Some(Plain::Decimal(exact.then(|| (magnitude, digits.len() - at - 1))))
+        }
     }
 }
 
@@ -229,12 +291,44 @@ fn plain_date(text: &[u8]) -> Option<i64> {
     Some(days + (153 * month + 2) / 5 + day - 1 - 719_468)
 }
 
+/// A date with a time of day, `2012-01-31 23:59:59`, with up to nine digits of a second and `Z`, in a unit from seconds on; `None` for
+/// other text, and for times that the unit cannot count.
+fn plain_time(text: &[u8], unit: TimeUnit) -> Option<i64> {
+    let (per_second, most) = match unit {
+        TimeUnit::Second => (1, 0),
+        TimeUnit::Millisecond => (1000, 3),
+        TimeUnit::Microsecond => (1_000_000, 6),
+        TimeUnit::Nanosecond => (1_000_000_000, 9),
+        _ => return None,
+    };
+    let (date, [b'T' | b' ', h0, h1, b':', m0, m1, b':', s0, s1, rest @ ..]) = text.split_at_checked(10)? else {
+        return None;
+    };
+    let two = |tens: &u8, ones: &u8, end: i64| {
+        let digit = |byte: &u8| byte.checked_sub(b'0').filter(|digit| *digit < 10).map(i64::from);
+        Some(digit(tens)? * 10 + digit(ones)?).filter(|number| *number < end)
+    };
+    let seconds = (two(h0, h1, 24)? * 60 + two(m0, m1, 60)?) * 60 + two(s0, s1, 60)?;
+    let rest = rest.strip_suffix(b"Z").unwrap_or(rest);
+    let digits = match rest {
+        [] => rest,
+        [b'.', digits @ ..] if !digits.is_empty() && digits.len() <= most => digits,
+        _ => return None,
+    };
+    let mut fraction = 0_i64;
+    for digit in digits {
+        fraction = fraction * 10 + i64::from(digit.checked_sub(b'0').filter(|digit| *digit < 10)?);
+    }
+    fraction *= 10_i64.pow((most - digits.len()) as u32);
+    let seconds = plain_date(date)?.checked_mul(86_400)?.checked_add(seconds)?;
+    seconds.checked_mul(per_second)?.checked_add(fraction)
+}
+
 /// A date as a count of units.
 fn date(text: &str, unit: TimeUnit) -> Option<i64> {
-    if unit == TimeUnit::Day
-        && let Some(days) = plain_date(text.as_bytes())
-    {
-        return Some(days);
+    let plain = if unit == TimeUnit::Day { plain_date(text.as_bytes()) } else { plain_time(text.as_bytes(), unit) };
+    if plain.is_some() {
+        return plain;
     }
     unit_of(text)?;
     if text.as_bytes().get(4) == Some(&b'/') {
@@ -283,10 +377,40 @@ mod tests {
 
     #[test]
     fn values_are_exact() {
-        assert_eq!(CsvKind::Int.value("-7"), Some((-7_i64).to_ne_bytes()));
-        assert_eq!(CsvKind::Float { comma: true }.value("-0,5"), Some((-0.5_f64).to_ne_bytes()));
-        assert_eq!(CsvKind::Time(TimeUnit::Day).value("1970/01/03"), Some(2_i64.to_ne_bytes()));
-        assert_eq!(CsvKind::Int.value("1.5"), None);
+        assert_eq!(CsvKind::Int.value(b"-7"), Some((-7_i64).to_ne_bytes()));
+        assert_eq!(CsvKind::Float { comma: true }.value(b"-0,5"), Some((-0.5_f64).to_ne_bytes()));
+        assert_eq!(CsvKind::Time(TimeUnit::Day).value(b"1970/01/03"), Some(2_i64.to_ne_bytes()));
+        assert_eq!(CsvKind::Int.value(b"1.5"), None);
+        assert_eq!(CsvKind::Int.value(b"\xff"), None);
+    }
+
+    /// The first dates of a column allow a unit that a later one makes too fine.
+    #[test]
+    fn units_hold_all_dates() {
+        assert_eq!(kind(b',', &["9999-12-31", "2012-01-01 00:00:00.000000001"]), CsvKind::Text);
+        assert_eq!(kind(b',', &["2012-01-01 00:00:00.000000001", "9999-12-31"]), CsvKind::Text);
+        let fine = CsvKind::Time(TimeUnit::Nanosecond);
+        assert_eq!(kind(b',', &["1700-01-01", "2012-01-01 00:00:00.000000001"]), fine);
+        assert_eq!(kind(b',', &["0001-01-01", "2012-01-01 00:00:00.5"]), CsvKind::Time(TimeUnit::Millisecond));
+    }
+
+    #[test]
+    fn types_of_parts_are_those_of_the_whole() {
+        let words = ["", "1", "-2.5", "03", "2012-01-01", "2012-01-01T03:04:05.25Z", "9999-12-31", "x", "1,5", "nan", "9007199254740993"];
+        for separator in [b',', b';'] {
+            for case in 0..words.len().pow(4) {
+                let values: Vec<&str> = (0..4).map(|n| words[case / words.len().pow(n) % words.len()]).collect();
+                let part = |values: &[&str]| {
+                    let mut column = Inference::new(separator);
+                    values.iter().for_each(|value| column.add(value.as_bytes()).unwrap());
+                    column
+                };
+                let (mut first, last) = (part(&values[..2]), part(&values[2..]));
+                first.merge(&last);
+                let whole = part(&values);
+                assert_eq!((first.kind(), first.missing), (whole.kind(), whole.missing), "{values:?}");
+            }
+        }
     }
 
     /// The quick ways agree with the general ones.
@@ -301,9 +425,14 @@ mod tests {
                     assert_eq!(text.parse::<i64>().map(i64::unsigned_abs), Ok(magnitude), "{text}");
                     assert!(is_integer(text) && float(text).is_some());
                 }
-                Some(Plain::Decimal) => assert!(!is_integer(text) && float(text).is_some(), "{text}"),
+                Some(Plain::Decimal(_)) => assert!(!is_integer(text) && float(text).is_some(), "{text}"),
                 None => {}
             }
+            let bits = |value: Option<f64>| value.map(f64::to_ne_bytes);
+            assert_eq!(CsvKind::Float { comma: false }.value(text.as_bytes()), bits(float(text)), "{text}");
+            assert_eq!(CsvKind::Float { comma: true }.value(text.as_bytes()), bits(float_with_comma(text)), "{text}");
+            let int = text.parse::<i64>().ok().map(i64::to_ne_bytes);
+            assert_eq!(CsvKind::Int.value(text.as_bytes()), int, "{text}");
         }
         assert_eq!(plain(b"-12"), Some(Plain::Int(12)));
         assert_eq!([plain(b"007"), plain(b"."), plain(b"-."), plain(b"")], [None; 4]);
@@ -327,6 +456,34 @@ mod tests {
         ] {
             assert_eq!(plain_date(text.as_bytes()), None, "{text}");
         }
+    }
+
+    #[test]
+    fn plain_times_are_those_that_parse() {
+        let units = [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond];
+        for text in [
+            "2012-01-31 23:59:59",
+            "1969-12-31T23:59:59.5",
+            "1970-01-01 00:00:00.000001",
+            "2012-01-31T01:02:03.123456789Z",
+            "1600-01-01 00:00:00",
+            "2012-01-31 24:00:00",
+            "2012-01-31 23:60:00",
+            "2012-01-31 23:59:60",
+            "2012-01-31 23:59:5x",
+            "2012-01-31 23:59:59.",
+            "2012-01-31 23:59:59+01:00",
+            "2012-02-30 00:00:00",
+        ] {
+            for unit in units {
+                let expected = time::parse(text, unit);
+                if let Some(found) = plain_time(text.as_bytes(), unit) {
+                    assert_eq!(Some(found), expected, "{text}");
+                }
+                assert_eq!(date(text, unit), expected, "{text}");
+            }
+        }
+        assert_eq!(plain_time(b"1970-01-01 00:00:01.5Z", TimeUnit::Millisecond), Some(1500));
     }
 
     #[test]

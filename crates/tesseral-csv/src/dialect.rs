@@ -1,10 +1,7 @@
 //! The dialect of a file: the separator, and whether the first row has the names of the columns.
 
-use std::io::Read;
-
-use csv::{ByteRecord, Reader, ReaderBuilder};
-
 use crate::column::{CsvKind, Inference};
+use crate::rows::Rows;
 
 /// Separators that are recognized; the first of those that occur most often counts.
 const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
@@ -12,9 +9,12 @@ const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
 /// First bytes of this length are not the whole file.
 const LONG: usize = 4096;
 
-/// A reader of rows with this separator. Rows can differ in length; the caller checks it.
-pub(crate) fn reader<R: Read>(separator: u8, input: R) -> Reader<R> {
-    ReaderBuilder::new().delimiter(separator).has_headers(false).flexible(true).from_reader(input)
+/// What some programs write before UTF-8.
+const MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+
+/// Number of bytes before the first row.
+pub(crate) fn mark(head: &[u8]) -> usize {
+    if head.starts_with(&MARK) { MARK.len() } else { 0 }
 }
 
 /// The separator of a file by its first bytes: the one that its first row has most of, outside of quotes.
@@ -53,14 +53,24 @@ pub(crate) fn is_table(name: &str, head: &[u8]) -> bool {
     } else {
         head.iter().rposition(|byte| *byte == b'\n').unwrap_or(0)
     };
-    let mut rows = reader(separator(name, head), &head[..end]);
-    let (mut record, mut width, mut count) = (ByteRecord::new(), 0, 0);
-    while rows.read_byte_record(&mut record).unwrap_or(false) {
-        let text = record.iter().all(|value| std::str::from_utf8(value).is_ok());
-        if !text || record.len() < 2 || (count > 0 && record.len() != width) {
+    let mut rows = Rows::new(separator(name, head), head.get(mark(head)..end).unwrap_or_default());
+    let (mut width, mut count) = (0, 0);
+    while rows.start() {
+        let mut own = 0;
+        loop {
+            let (value, last) = rows.value();
+            own += 1;
+            if std::str::from_utf8(value).is_err() {
+                return false;
+            }
+            if last {
+                break;
+            }
+        }
+        if own < 2 || (count > 0 && own != width) {
             return false;
         }
-        (width, count) = (record.len(), count + 1);
+        (width, count) = (own, count + 1);
     }
     count > 1
 }

@@ -37,7 +37,7 @@ impl CsvContainer {
         // Text with any extension can be a table.
         let extension = store.location().rsplit_once('.').map_or("", |(_, extension)| extension);
         let name = file_stem(store.location(), &[extension], "table");
-        let array = Arc::new(CsvArray::new(&name, table, store.describe(""), options.limits)?);
+        let array = Arc::new(CsvArray::new(&name, table, store.describe(""), options.limits));
         Ok(Self { store, name, array, attributes: Attributes::new() })
     }
 }

@@ -6,11 +6,11 @@
 //! ```
 //!
 //! [`CsvFormat`] implements the format interface. Columns are `int64`, `float64`, `datetime64` or text, whichever holds every value
-//! of the column exactly; empty values are null. Rows are divided into chunks of the same number of rows, each a byte range that is
-//! parsed again when it is read.
+//! of the column exactly; empty values are null. Chunks are byte ranges of about the same size, each parsed again when it is read.
 //!
 //! | file | content |
 //! |---|---|
+//! | `rows` | rows and their values |
 //! | `dialect` | separator and header |
 //! | `column` | types of columns and their values |
 //! | `table` | the first pass over a file |
@@ -21,6 +21,7 @@ mod array;
 mod column;
 mod dialect;
 mod format;
+mod rows;
 mod table;
 
 /// The ID of the format.

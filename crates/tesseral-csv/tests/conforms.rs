@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tesseral_conformance::{Fixture, read_suite};
 use tesseral_core::{DType, ErrorKind, Result, Selection, TimeUnit};
 use tesseral_csv::CsvFormat;
-use tesseral_format::{ColumnMut, ContainerSource, Format, OpenOptions, Request, Scratch};
+use tesseral_format::{ColumnMut, ContainerSource, Format, OpenOptions, Request, Scratch, Workers};
 use tesseral_store::{MemoryStore, Store, StoreExt};
 
 fn memory(bytes: &[u8]) -> Arc<dyn Store> {
@@ -102,6 +102,53 @@ fn errors_name_the_line_and_the_column() {
             "{error}"
         );
     }
+}
+
+/// Runs parts on threads of their own, the last one first.
+#[derive(Debug)]
+struct Backwards;
+
+impl Workers for Backwards {
+    fn run(&self, count: usize, _bytes: u64, part: &(dyn Fn(usize) + Sync)) {
+        std::thread::scope(|scope| {
+            (0..count).rev().for_each(|number| drop(scope.spawn(move || part(number))));
+        });
+    }
+}
+
+/// Blocks are divided at line ends, of which most are inside quotes here.
+#[test]
+fn line_ends_in_quotes_are_not_the_ends_of_blocks() {
+    for lines in [0, 1, 3, 40, 20_000] {
+        let mut text = "n,word\n".to_owned();
+        let (mut numbers, mut words) = (Vec::new(), Vec::new());
+        for n in 0_i64.. {
+            if text.len() > 1 << 20 {
+                break;
+            }
+            let word = "1,2\n".repeat(usize::try_from(n).unwrap() % (lines + 1));
+            text.push_str(&format!("{n},\"{word}\"\n"));
+            words.extend(word.bytes());
+            numbers.push(n);
+        }
+        let read = |options: &OpenOptions| {
+            let array = CsvFormat.open(memory(text.as_bytes()), options).unwrap().array(0).unwrap();
+            let request = Request::cells(Selection::all(&array.schema().shape().unwrap()), 0);
+            tesseral_format::plan(&*array, &memory(text.as_bytes()), &request).unwrap().chunks
+        };
+        let chunks = read(&OpenOptions::default());
+        assert_eq!(chunks, read(&OpenOptions::default().with_workers(Arc::new(Backwards))), "{lines}");
+        assert_eq!(chunks.iter().map(|chunk| chunk.cells).sum::<u64>(), numbers.len() as u64);
+        assert_eq!(column(text.as_bytes(), "n").0, ints(&numbers), "{lines}");
+        assert_eq!(column(text.as_bytes(), "word").0, words, "{lines}");
+        // An error in the last row has the number of its line.
+        let wrong = format!("{text}\n1,2,3\n");
+        let line = wrong.lines().count();
+        let error = open(wrong.as_bytes()).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Corrupt { detail, .. } if detail.contains(&format!("line {line} "))), "{error}");
+    }
+    let open_quote = format!("a,b\n1,\"{}", "x\n".repeat(1 << 19));
+    assert_eq!(column(open_quote.as_bytes(), "b").0.len(), 2 << 19);
 }
 
 /// A file that changes after it was opened is an error or other values, never a panic.

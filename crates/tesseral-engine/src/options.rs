@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::ThreadPool;
+use rayon::prelude::*;
 use tesseral_core::{Advice, Cancel, Error, Result};
+use tesseral_format::Workers;
 use tesseral_store::Profile;
 
 /// Fraction of the memory limit that is read at once.
@@ -179,6 +181,11 @@ impl Options {
         self.clone().with_threads(fitting)
     }
 
+    /// The threads of these options, for what a format divides into parts.
+    pub fn workers(&self) -> Arc<dyn Workers> {
+        Arc::new(OptionWorkers(self.clone()))
+    }
+
     pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         match &self.pool {
             Some(pool) if !self.sequential => pool.install(work),
@@ -188,6 +195,23 @@ impl Options {
 
     pub(crate) fn ticker(&self, total: u64) -> Ticker<'_> {
         Ticker { options: self, done: AtomicU64::new(0), total }
+    }
+}
+
+/// Parts of opening on the threads of operations.
+#[derive(Debug)]
+struct OptionWorkers(Options);
+
+impl Workers for OptionWorkers {
+    fn run(&self, count: usize, bytes: u64, part: &(dyn Fn(usize) + Sync)) {
+        let options = &self.0;
+        // Several parts at the same time take at most a share of the memory limit.
+        let fitting = options.memory.map_or(u64::MAX, |memory| memory / SHARES / bytes.max(1));
+        if options.sequential || fitting < options.threads() as u64 {
+            (0..count).for_each(part);
+        } else {
+            options.run(|| (0..count).into_par_iter().for_each(part));
+        }
     }
 }
 

@@ -8,7 +8,8 @@ use tesseral_store::{ObjectInfo, Store};
 
 use crate::convention::Holds;
 use crate::{
-    ArraySource, ContainerSource, CreateOptions, MessageFormat, OptionSet, OptionTable, Versioned, Writer,
+    ArraySource, ContainerSource, CreateOptions, MessageFormat, OptionSet, OptionTable, Versioned, Workers,
+    Writer,
 };
 
 /// Information about a source before it is opened.
@@ -73,6 +74,8 @@ pub struct OpenOptions {
     pub strict: bool,
     /// Cancellation of open, audit and recovery.
     pub cancel: Cancel,
+    /// Runs parts of opening at the same time; see [`in_parallel`](Self::in_parallel).
+    pub workers: Option<Arc<dyn Workers>>,
 }
 
 impl Default for OpenOptions {
@@ -84,6 +87,7 @@ impl Default for OpenOptions {
             digests: true,
             strict: false,
             cancel: Cancel::default(),
+            workers: None,
         }
     }
 }

@@ -30,6 +30,7 @@ mod source;
 mod source_layer;
 pub mod table;
 mod versioned;
+mod workers;
 mod writer;
 mod written_chunks;
 
@@ -63,6 +64,7 @@ pub use tesseral_codec::Contexts;
 pub use tesseral_core as core;
 pub use tesseral_store as store;
 pub use versioned::Versioned;
+pub use workers::Workers;
 pub use writer::{
     ArraySpec, CodecSpec, EncodedChunk, EncodedPart, Pending, StoredChunk, Writer, check_unique,
     publish_shared,
