@@ -65,6 +65,9 @@ pub(crate) struct Global {
     /// Treat absent chunks as errors instead of reading the fill value (Zarr, HDF5)
     #[arg(long, global = true)]
     pub(crate) strict: bool,
+    /// Read a table as arrays over these columns, such as time,lat,lon: their values become coordinates, positions without a row are null
+    #[arg(long, global = true, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) dims: Vec<String>,
     /// Read the state at a time: T or T1..T2, each in milliseconds since 1970 or a date
     #[arg(long, global = true, value_name = "T")]
     pub(crate) as_of: Option<String>,

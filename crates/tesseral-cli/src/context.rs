@@ -118,7 +118,11 @@ impl Context {
     /// Opens a source.
     pub(crate) fn open(&self, source: &Path, meter: &Meter) -> CliResult<Container> {
         let (opener, store, format) = self.source(source, meter)?;
-        opener.open_as(format, store).map_err(CommandFailure::opening)
+        let container = opener.open_as(format, store).map_err(CommandFailure::opening)?;
+        match self.global.dims.as_slice() {
+            [] => Ok(container),
+            dims => Ok(container.pivoted(dims)?),
+        }
     }
 
     /// A source to be opened: options, path and format.

@@ -161,7 +161,7 @@ impl Open {
         let versioned = format.versioned().is_some();
         let store = watched(format, store);
         // A source that is reopened, because another process removed objects, is reopened at the same time.
-        let mut options = self.options.clone();
+        let mut options = self.options.clone().with_workers(self.execution.workers());
         if versioned {
             options.as_of = options.as_of.or_else(|| Some(TimeRange { start: 0, end: now() }));
         }
@@ -278,6 +278,11 @@ impl Container {
     pub fn physical(mut self) -> Self {
         self.physical = true;
         self
+    }
+
+    /// The same options around other arrays of the source.
+    pub(crate) fn around(&self, inner: Arc<dyn tesseral_format::ContainerSource>) -> Self {
+        Self { inner, reopen: None, labels: Arc::default(), roles: Arc::default(), ..self.clone() }
     }
 
     /// The store it was opened from.

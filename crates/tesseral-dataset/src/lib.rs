@@ -19,6 +19,7 @@ mod filter;
 mod labels;
 mod output;
 mod overview;
+mod pivot;
 mod recover;
 mod reduction;
 mod repair;

@@ -77,7 +77,7 @@ pub(crate) fn opener(
 #[pymethods]
 impl PySource {
     #[new]
-    #[pyo3(signature = (path, as_of=None, memory=None, key=None, digests=true, map=true, max_expansion=None, content=None))]
+    #[pyo3(signature = (path, as_of=None, memory=None, key=None, digests=true, map=true, max_expansion=None, content=None, dims=Vec::new()))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -89,6 +89,7 @@ impl PySource {
         map: bool,
         max_expansion: Option<u64>,
         content: Option<PyBackedBytes>,
+        dims: Vec<String>,
     ) -> PyResult<Self> {
         runtime::home();
         let mut open = path.opener(opener(as_of, memory, key, digests, map));
@@ -99,9 +100,15 @@ impl PySource {
         let content = content.map(|bytes| -> Arc<dyn Store> {
             Arc::new(MemoryStore::with_object(path.path.to_string_lossy(), Bytes::from_owner(bytes)))
         });
+        let as_asked = |container: Container| match dims.as_slice() {
+            [] => Ok(container),
+            dims => container.pivoted(dims),
+        };
         let container = match content {
-            Some(store) => py.detach(|| open.open_store(store)).or_raise(py)?,
-            None => runtime::run_at(py, &path.path, |cancel| open.cancel(cancel.clone()).open(&path.path))?,
+            Some(store) => py.detach(|| open.open_store(store).and_then(as_asked)).or_raise(py)?,
+            None => runtime::run_at(py, &path.path, |cancel| {
+                open.cancel(cancel.clone()).open(&path.path).and_then(as_asked)
+            })?,
         };
         Ok(Self { container: Arc::new(container) })
     }

@@ -6,7 +6,7 @@ import builtins
 import datetime
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
@@ -98,6 +98,7 @@ class Pinned(NamedTuple):
     content: bytes | None = None
     mapped: bool = True
     cache: str | None = None
+    dims: tuple[str, ...] = ()
 
     def open(self) -> Container:
         if self.stamp is not None and _stamp(self.url) != self.stamp:
@@ -113,10 +114,11 @@ class Pinned(NamedTuple):
             self.content,
             self.mapped,
             self.cache,
+            self.dims,
         )
 
     def token(self) -> tuple[Any, ...]:
-        return (self.url, self.as_of, self.stamp, self.content)
+        return (self.url, self.as_of, self.stamp, self.content, self.dims)
 
 
 def _stamp(url: str) -> tuple[int, int] | None:
@@ -143,12 +145,14 @@ class Container(Mapping[str, Array]):
         content: bytes | None = None,
         mapped: bool = True,
         cache: str | os.PathLike[str] | None = None,
+        dims: tuple[str, ...] = (),
     ) -> None:
         now = int(time.time() * 1000)
         url, storage = (source, {}) if content is not None and isinstance(source, str) else resolve(source, storage_options)
         self._opened: _native.Source | None = _native.Source(
-            located(url, storage, cache), as_of, memory_limit, key.read(), digests, mapped, max_expansion, content
+            located(url, storage, cache), as_of, memory_limit, key.read(), digests, mapped, max_expansion, content, list(dims)
         )
+        self._dims = dims
         self._url = url if content is not None else absolute(url)
         self._content = content
         self._mapped = mapped
@@ -182,6 +186,7 @@ class Container(Mapping[str, Array]):
             self._content,
             self._mapped,
             self._cache,
+            self._dims,
         )
 
     def _entries(self) -> dict[str, tuple[int, int]]:
@@ -504,6 +509,7 @@ def open(
     storage_options: Mapping[str, Any] | None = None,
     mapped: bool = True,
     cache: str | os.PathLike[str] | None = None,
+    dims: str | Sequence[str] = (),
 ) -> Container:
     """Opens a file or folder of any supported format, detected by its content: a path, or a URL (`s3://`, `gs://`, `az://`,
     `http://`, `https://`), the bytes of a file, or an open binary file, which is read whole.
@@ -526,6 +532,14 @@ def open(
 
     `mapped=False` reads local files instead of memory-mapping them. Pages of a map count as memory of the process until the system needs
     the memory.
+
+    `dims` are columns of a table (CSV, Parquet, Arrow, or any variables of one dimension): their values become the coordinates of the other
+    columns. Positions without a row are masked; two rows at one position are an error.
+
+    >>> import tesseral
+    >>> table = tesseral.open(b"time,lat,t2m\\n2020-01-01,20,3.5\\n2020-01-02,10,4.0\\n", dims=["time", "lat"])
+    >>> table["t2m"].shape, table["lat"][:].tolist()
+    ((2, 2), [10, 20])
     """
     path, content = _named(url)
     return Container(
@@ -539,4 +553,5 @@ def open(
         content,
         mapped,
         cache,
+        (dims,) if isinstance(dims, str) else tuple(dims),
     )

@@ -15,7 +15,6 @@ from . import _filter, _scan
 from ._array import BLOCK
 from ._container import Container, Source, open as open_container
 from ._edit import columns_of, split
-from ._errors import InvalidRequestError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -313,7 +312,7 @@ def from_table(table: object, dims: str | Sequence[str]) -> Grid:
     """Columns of a table as arrays: the sorted values of the columns `dims` are the coordinates, the other columns arrays over them.
 
     A table is a data frame, an Arrow table, a lazy frame that was collected, or a mapping of columns. Two rows at the same position are an
-    error. `tesseral.write(path, grid.arrays, dims=grid.dims, coords=grid.coords)` writes the result.
+    error. A file is read in the same way by `tesseral.open(path, dims=dims)`. `tesseral.write(path, grid.arrays, dims=grid.dims, coords=grid.coords)` writes the result.
 
     >>> import tesseral
     >>> grid = tesseral.from_table({"x": [2, 0, 1], "height": [5.0, 3.0, 4.0]}, "x")
@@ -327,37 +326,17 @@ def from_table(table: object, dims: str | Sequence[str]) -> Grid:
     for name in axes:
         if name not in columns:
             raise KeyError(f"unknown column {name!r}; available: {', '.join(map(repr, columns)) or 'none'}")
-    coords: dict[str, np.ndarray[Any, Any]] = {}
-    places = []
-    for name in axes:
-        cells, valid = split(columns[name], None)
-        if (valid is not None and not valid.all()) or (cells.dtype.kind in "fMm" and (cells != cells).any()):
-            raise InvalidRequestError(f"dimension {name!r} has missing values")
-        coords[name], place = np.unique(cells.astype(str) if cells.dtype.kind == "O" else cells, return_inverse=True)
-        places.append(place)
-    shape = tuple(len(coords[name]) for name in axes)
-    flat = np.ravel_multi_index(tuple(places), shape) if places[0].size else np.zeros(0, np.intp)
-    written = np.zeros(shape, bool)
-    written.reshape(-1)[flat] = True
-    if int(written.sum()) != len(flat):
-        first = tuple(coords[name][place] for name, place in zip(axes, np.unravel_index(_repeated(flat), shape)))
-        raise InvalidRequestError(f"several rows at {', '.join(f'{n}={v}' for n, v in zip(axes, first))}")
-    arrays: dict[str, np.ndarray[Any, Any]] = {}
-    for name, column in columns.items():
-        if name in axes:
-            continue
-        cells, valid = split(column, None)
-        if cells.dtype.kind == "O" and valid is None and cells.size and all(isinstance(cell, str) for cell in cells.tolist()):
-            cells = cells.astype(str)
-        out = np.zeros(shape, cells.dtype)
-        out.reshape(-1)[flat] = cells
-        known = written.copy()
-        if valid is not None:
-            known.reshape(-1)[flat] = valid
-        arrays[name] = out if known.all() else np.ma.MaskedArray(out, mask=~known)
-    return Grid(tuple(axes), coords, arrays)
+    plain = {name: split(column, None) for name, column in columns.items()}
+    arrow = pa.table({name: pa.array(cells, mask=None if valid is None else ~valid) for name, (cells, valid) in plain.items()})
+    file = pa.BufferOutputStream()
+    with pa.ipc.new_file(file, arrow.schema) as writer:
+        writer.write_table(arrow)
+    found = open_container(file.getvalue().to_pybytes(), dims=axes)
+    arrays = {name: _as_text(found[name][...]) for name in columns}
+    return Grid(tuple(axes), {name: arrays[name] for name in axes}, {name: cells for name, cells in arrays.items() if name not in axes})
 
 
-def _repeated(flat: np.ndarray[Any, Any]) -> int:
-    ordered = np.sort(flat)
-    return int(ordered[1:][ordered[1:] == ordered[:-1]][0])
+def _as_text(cells: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Texts as an array of texts if none is missing."""
+    texts = cells.dtype.kind == "O" and not isinstance(cells, np.ma.MaskedArray) and all(isinstance(cell, str) for cell in cells.flat)
+    return cells.astype(str) if texts else cells

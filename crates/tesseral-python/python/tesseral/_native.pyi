@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -117,6 +117,7 @@ class Source:
         map: bool = True,
         max_expansion: int | None = None,
         content: bytes | None = None,
+        dims: Sequence[str] = (),
     ) -> None: ...
     def names(self) -> list[str]: ...
     def __len__(self) -> int: ...
