@@ -82,3 +82,22 @@ pub fn packing(template: u16, data: &[u8]) {
     file[8..16].copy_from_slice(&len.to_be_bytes());
     open(&file);
 }
+
+/// Opens a message of edition 1 with second-order packing whose flags and everything after them are arbitrary.
+pub fn second_order(data: &[u8]) {
+    let mut file = b"GRIB\0\0\0\x01".to_vec();
+    // The definition: a temperature in 2020, with a grid.
+    file.extend([0, 0, 28, 1, 98, 0, 255, 0x80, 11, 1, 0, 0, 20, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 21, 0, 0, 0]);
+    // 16 × 16 points.
+    let mut grid = vec![0, 0, 32, 0, 255, 0, 0, 16, 0, 16];
+    grid.resize(32, 0);
+    file.extend(grid);
+    let len = (10 + data.len() as u32).to_be_bytes();
+    file.extend(&len[1..]);
+    file.extend([0x50, 0, 0, 0, 0, 0, 0]);
+    file.extend(data);
+    file.extend(b"7777");
+    let len = (file.len() as u32).to_be_bytes();
+    file[4..7].copy_from_slice(&len[1..]);
+    open(&file);
+}

@@ -58,6 +58,88 @@ def message(edition=2, grid="regular_ll", packing="grid_simple", values=None, bi
     return data
 
 
+def _bits(values, width):
+    """Integers of equal width, filled up to a byte."""
+    text = "".join(format(int(value), f"0{width}b") for value in values) if width else ""
+    text += "0" * (-len(text) % 8)
+    return bytes(int(text[i : i + 8], 2) for i in range(0, len(text), 8))
+
+
+def second_order(form, shape=(7, 9), missing=None, seed=0):
+    """A message of edition 1 in a form of second-order packing that ecCodes only reads: `rows`, `constant` or `general`."""
+    rng = np.random.default_rng(seed)
+    simple = message(1, values=np.arange(63.0) + 250, missing=missing)
+    # Sections 1 and 2, and the bitmap if there is one, are those of simple packing.
+    first = 8
+    lengths, at = [], first
+    for _ in range(3 if missing is not None else 2):
+        lengths.append(int.from_bytes(simple[at : at + 3], "big"))
+        at += lengths[-1]
+    old = simple[at:]
+    present = np.ones(63, bool) if missing is None else ~missing
+    numbers = rng.integers(0, 1 << 9, 63)[present]
+    if form == "rows":
+        counts = present.reshape(shape).sum(axis=1)
+        # Rows of equal values have no bits.
+        numbers[counts[0] : counts[:2].sum()] = 77
+    else:
+        counts = []
+        while sum(counts) < numbers.size:
+            counts.append(int(min(rng.integers(1, 12), numbers.size - sum(counts))))
+    groups = np.split(numbers, np.cumsum(counts)[:-1])
+    references = [int(group.min()) if group.size else 3 for group in groups]
+    widths = [int(int((group - low).max()).bit_length()) if group.size else 0 for group, low in zip(groups, references)]
+    if form == "constant":
+        widths = [max(widths)] * len(groups)
+    packed = "".join(format(int(n - low), f"0{width}b") if width else "" for group, low, width in zip(groups, references, widths) for n in group)
+    packed += "0" * (-len(packed) % 8)
+    data = bytes(widths[:1] if form == "constant" else widths)
+    if form != "rows":
+        data += _bits([int(i == 0) for group in groups for i in range(group.size)], 1)
+    n1 = 21 + len(data) + 1
+    data += _bits(references, 9)
+    n2 = 21 + len(data) + 1
+    data += bytes(int(packed[i : i + 8], 2) for i in range(0, len(packed), 8))
+    flags = {"rows": 0x10, "constant": 0x20, "general": 0x30}[form]
+    short = lambda n: int(n).to_bytes(2, "big")
+    body = old[4:10] + bytes([9]) + short(n1) + bytes([flags]) + short(n2) + short(len(groups)) + short(numbers.size) + b"\0" + data
+    body += b"\0" * (len(body) % 2)
+    section = (4 + len(body)).to_bytes(3, "big") + bytes([0x50]) + body
+    whole = simple[:at] + section + b"7777"
+    return b"GRIB" + len(whole).to_bytes(3, "big") + whole[7:]
+
+
+def run_length(values, levels, bits, decimal=1):
+    """A message of edition 2 in run-length packing. Values are among `levels`, of which the first is missing."""
+    simple = message(2, values=np.asarray(values) + 1)
+    at, sections = 16, []
+    while simple[at : at + 4] != b"7777":
+        length = int.from_bytes(simple[at : at + 4], "big")
+        sections.append(simple[at : at + length])
+        at += length
+    codes = [int(np.flatnonzero(levels == value)[0]) for value in values]
+    most, numbers, i = len(levels) - 1, [], 0
+    base = (1 << bits) - 1 - most
+    while i < len(codes):
+        end = i
+        while end < len(codes) and codes[end] == codes[i]:
+            end += 1
+        numbers.append(codes[i])
+        left = end - i - 1
+        while left:
+            numbers.append(most + 1 + left % base)
+            left //= base
+        i = end
+    parameters = bytes([bits]) + most.to_bytes(2, "big") * 2 + bytes([decimal])
+    parameters += b"".join(round(level * 10**decimal).to_bytes(2, "big") for level in levels[1:])
+    body = {5: len(codes).to_bytes(4, "big") + (200).to_bytes(2, "big") + parameters, 6: b"\xff", 7: _bits(numbers, bits)}
+    out = b""
+    for section in sections:
+        content = body.get(section[4], section[5:])
+        out += (len(content) + 5).to_bytes(4, "big") + section[4:5] + content
+    return simple[:8] + (16 + len(out) + 4).to_bytes(8, "big") + out + b"7777"
+
+
 def fields(path):
     """Every field of a file: its values, missing ones as NaN, and its latitudes and longitudes."""
     out = []

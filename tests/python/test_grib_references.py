@@ -51,6 +51,52 @@ def test_missing_points_are_null(tmp_path, edition, packing):
     assert tet_json("stat", path, "t")["nulls"] == missing.sum()
 
 
+@pytest.mark.parametrize("form", ["rows", "constant", "general"])
+@pytest.mark.parametrize("with_bitmap", [False, True])
+def test_older_forms_of_second_order_packing_equal_eccodes(tmp_path, form, with_bitmap):
+    for seed in range(5):
+        missing = np.random.default_rng(seed).random(63) < 0.3 if with_bitmap else None
+        data = grib.second_order(form, missing=missing, seed=seed)
+        path = write(tmp_path / "a.grib", data)
+        expected = grib.fields(path)[0]
+        assert np.isnan(expected).sum() == (0 if missing is None else missing.sum())
+        same_bits(path, expected)
+        tet("verify", path)
+    # Without an end, or with another number of groups, it is an error.
+    for end in range(len(data) - 40, len(data)):
+        path.write_bytes(data[:end])
+        tet("cat", path, "t", "--raw", code=(4, 5))
+    changed = bytearray(data)
+    changed[len(data) - 4 - len(_section4(data)) + 17] += 1
+    path.write_bytes(bytes(changed))
+    tet("cat", path, "t", "--raw", code=5)
+
+
+def _section4(data):
+    """The last section of a message of edition 1."""
+    at = 8
+    for _ in range(2 + (data[8 + 7] >> 6 & 1)):
+        at += int.from_bytes(data[at : at + 3], "big")
+    return data[at:-4]
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_run_lengths_equal_eccodes(tmp_path, bits):
+    rng = np.random.default_rng(bits)
+    levels = np.array([0.0, 1.5, 2.5, 40.0])
+    for runs in (np.ones(63, int), rng.integers(1, 40, 9)):
+        values = np.repeat(levels[rng.integers(0, 4, len(runs))], runs)[:63]
+        values = np.concatenate([values, np.full(63 - values.size, 2.5)])
+        path = write(tmp_path / "a.grib", grib.run_length(values, levels, bits))
+        expected = grib.fields(path)[0]
+        assert np.array_equal(np.isnan(expected), values == 0) and np.array_equal(expected[values != 0], values[values != 0])
+        same_bits(path, expected)
+    data = path.read_bytes()
+    for end in range(len(data) - 30, len(data)):
+        path.write_bytes(data[:end])
+        tet("cat", path, "t", "--raw", code=(4, 5))
+
+
 @pytest.mark.parametrize("decimal", [-3, 2, 5])
 def test_scales_round_as_eccodes(tmp_path, decimal):
     for bits in (3, 24, 33, 48):

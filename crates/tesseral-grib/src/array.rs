@@ -117,9 +117,8 @@ fn reversed_rows(field: &GribField) -> Option<RowLengths<'_>> {
     match (&grid.kind, grid.alternating(), own) {
         // Reversed twice.
         (_, Some(_), true) | (_, None, false) => None,
-        (GridKind::ReducedGaussian { rows, .. }, _, _) => Some(RowLengths::Listed(rows)),
+        (GridKind::ReducedGaussian { .. }, _, _) | (_, None, _) => Some(RowLengths::of(grid)),
         (_, Some(row), _) => Some(RowLengths::Equal(row)),
-        (_, None, _) => Some(RowLengths::Equal(if grid.columns_first() { grid.nj } else { grid.ni })),
     }
 }
 
@@ -128,7 +127,41 @@ enum RowLengths<'a> {
     Listed(&'a [crate::grid::Row]),
 }
 
-impl RowLengths<'_> {
+impl<'a> RowLengths<'a> {
+    /// The rows of a grid, or its columns if their points are consecutive.
+    fn of(grid: &'a Grid) -> Self {
+        match &grid.kind {
+            GridKind::ReducedGaussian { rows, .. } => Self::Listed(rows),
+            _ => Self::Equal(if grid.columns_first() { grid.nj } else { grid.ni }),
+        }
+    }
+
+    /// The number of values of each row of so many points, which is that of the bits of a bitmap that are set.
+    fn counts(&self, points: usize, bitmap: Option<&[u8]>) -> Vec<u64> {
+        let ends: Vec<usize> = match self {
+            Self::Equal(row) => {
+                let row = usize::try_from(*row).unwrap_or(usize::MAX).max(1);
+                (1..=points.div_ceil(row)).map(|number| number.saturating_mul(row).min(points)).collect()
+            }
+            Self::Listed(rows) => {
+                let ends = rows.iter().map(|row| row.start.saturating_add(row.count));
+                ends.map(|end| usize::try_from(end).unwrap_or(usize::MAX).min(points)).collect()
+            }
+        };
+        let count = |start: usize, end: usize| match bitmap {
+            Some(bitmap) => {
+                let bytes = &bitmap[start / 8..];
+                ones(bytes, end - start / 8 * 8) - ones(bytes, start % 8)
+            }
+            None => end - start,
+        };
+        let counts = ends.into_iter().scan(0, |start, end| {
+            let start = std::mem::replace(start, end).min(end);
+            Some(count(start, end) as u64)
+        });
+        counts.collect()
+    }
+
     /// Reverses every other row.
     fn reverse<T>(&self, cells: &mut [T]) {
         match self {
@@ -146,6 +179,14 @@ impl RowLengths<'_> {
             }
         }
     }
+}
+
+/// The number of values of each row, if decoding needs it.
+fn rows_of(field: &GribField, points: usize, bitmap: Option<&[u8]>) -> Vec<u64> {
+    if !field.packing.by_row() {
+        return Vec::new();
+    }
+    RowLengths::of(&field.grid).counts(points, bitmap)
 }
 
 /// Number of set bits among the first `count`.
@@ -258,7 +299,8 @@ impl ArraySource for GribArray {
                 if count != values.len() as u64 || (count != chunk.cells && !field.packing.seeks()) {
                     return Err(Error::internal("a range of a field that is decoded as a whole"));
                 }
-                field.packing.decode(data, cells.start, values, validity.as_deref_mut(), scratch)?;
+                let rows = rows_of(field, values.len(), None);
+                field.packing.decode(data, cells.start, &rows, values, validity.as_deref_mut(), scratch)?;
                 finish(field, values, validity);
             }
             ([bitmap, data], Some(_), Some(validity)) => {
@@ -272,8 +314,9 @@ impl ArraySource for GribArray {
                         "expected {coded} values for the points of the bitmap, found {stated}"
                     )));
                 }
+                let rows = rows_of(field, values.len(), Some(bitmap));
                 let (front, marks) = (&mut values[..coded], &mut validity[..coded]);
-                field.packing.decode(data, 0, front, Some(marks), scratch)?;
+                field.packing.decode(data, 0, &rows, front, Some(marks), scratch)?;
                 spread(bitmap, coded, values, validity);
                 finish(field, values, Some(validity));
             }

@@ -11,7 +11,7 @@
 //! are doubles, computed as ecCodes does. Points that a bitmap or the packing marks as missing are null.
 //!
 //! # Limitations
-//! - Spherical harmonics, matrices of values, run-length packing and grids other than those of `docs/formats/grib.md` are listed as
+//! - Spherical harmonics, matrices of values and grids other than those of `docs/formats/grib.md` are listed as
 //!   unread.
 //! - There are no checksums: damage in packed values is detected only where a decoder notices it.
 #![forbid(unsafe_code)]

@@ -3,6 +3,7 @@
 mod ccsds;
 mod complex;
 mod image;
+mod run_length;
 mod second_order;
 
 use tesseral_codec::packing::unpack_with;
@@ -11,6 +12,7 @@ use tesseral_format::Scratch;
 
 pub(crate) use ccsds::Ccsds;
 pub(crate) use complex::Complex;
+pub(crate) use run_length::RunLength;
 pub(crate) use second_order::SecondOrder;
 
 /// Conversion of a packed integer to a value: `(n · 2^E + R) · 10^-D`, in this order, as by the reference.
@@ -62,6 +64,8 @@ pub(crate) enum FieldPacking {
     Png { scale: PackingScale, bits: u32 },
     /// IEEE numbers.
     Ieee { double: bool },
+    /// Runs of few different values.
+    RunLength(RunLength),
 }
 
 /// A number below 2^52 becomes the low mantissa bits of 2^52 plus itself.
@@ -83,12 +87,22 @@ impl FieldPacking {
             Self::Jpeg2000 { .. } => "grid_jpeg",
             Self::Png { .. } => "grid_png",
             Self::Ieee { .. } => "grid_ieee",
+            Self::RunLength(_) => "grid_run_length",
         }
     }
 
     /// Whether values can be marked as missing in the data.
     pub(crate) fn has_missing(&self) -> bool {
-        matches!(self, Self::Complex { complex, .. } if complex.has_missing())
+        match self {
+            Self::Complex { complex, .. } => complex.has_missing(),
+            Self::RunLength(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether decoding needs the number of values of each row of the grid.
+    pub(crate) fn by_row(&self) -> bool {
+        matches!(self, Self::SecondOrder { second, .. } if second.by_row())
     }
 
     /// Value of all points, if the metadata determines it.
@@ -116,7 +130,8 @@ impl FieldPacking {
     }
 
     /// Decodes all values, or those from `first` on if the packing [seeks](Self::seeks). `validity` receives 0 for values that
-    /// are marked as missing and is otherwise left alone.
+    /// are marked as missing and is otherwise left alone. `rows` are the numbers of values of each row of the grid, if
+    /// [needed](Self::by_row).
     ///
     /// # Errors
     /// `Codec`, `Corrupt`, `Unsupported`, `Limit`.
@@ -124,6 +139,7 @@ impl FieldPacking {
         &self,
         data: &[u8],
         first: u64,
+        rows: &[u64],
         out: &mut [[u8; 8]],
         validity: Option<&mut [u8]>,
         scratch: &mut Scratch,
@@ -141,7 +157,7 @@ impl FieldPacking {
                 }
             }
             Self::Complex { scale, complex } => complex.decode(data, scale, out, validity),
-            Self::SecondOrder { scale, second } => second.decode(data, scale, out),
+            Self::SecondOrder { scale, second } => second.decode(data, scale, rows, out),
             Self::Ccsds { scale, ccsds } => ccsds.decode(data, scale, out, scratch),
             Self::Jpeg2000 { scale, bits } => image::jpeg2000(data, scale, *bits, out),
             Self::Png { scale, .. } => image::png(data, scale, out),
@@ -151,6 +167,7 @@ impl FieldPacking {
             Self::Ieee { double: true } => {
                 unpack_with(data, first.saturating_mul(64), 64, out, u64::to_ne_bytes)
             }
+            Self::RunLength(runs) => runs.decode(data, out, validity),
         }
     }
 }
@@ -176,10 +193,10 @@ mod tests {
     fn values_are_scaled_in_the_order_of_the_reference() {
         let packing = FieldPacking::Simple { scale: PackingScale::new(27315.5, -3, 2), bits: 12 };
         let mut out = [[0; 8]; 2];
-        packing.decode(&[0xab, 0xc1, 0x23], 0, &mut out, None, &mut Scratch::default()).unwrap();
+        packing.decode(&[0xab, 0xc1, 0x23], 0, &[], &mut out, None, &mut Scratch::default()).unwrap();
         let expected = |n: f64| ((n * 0.125 + 27315.5) * (1.0 / 10.0 / 10.0)).to_ne_bytes();
         assert_eq!(out, [expected(2748.0), expected(291.0)]);
-        assert!(packing.decode(&[0xab, 0xc1], 0, &mut out, None, &mut Scratch::default()).is_err());
+        assert!(packing.decode(&[0xab, 0xc1], 0, &[], &mut out, None, &mut Scratch::default()).is_err());
     }
 
     #[test]
@@ -187,7 +204,7 @@ mod tests {
         let mut out = [[0; 8]; 1];
         let bits = 0x7ff0_0000_0000_0001_u64;
         let packing = FieldPacking::Ieee { double: true };
-        packing.decode(&bits.to_be_bytes(), 0, &mut out, None, &mut Scratch::default()).unwrap();
+        packing.decode(&bits.to_be_bytes(), 0, &[], &mut out, None, &mut Scratch::default()).unwrap();
         assert_eq!(u64::from_ne_bytes(out[0]), bits);
     }
 }

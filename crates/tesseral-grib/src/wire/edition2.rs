@@ -3,7 +3,7 @@
 use tesseral_core::{Error, Result};
 
 use super::octets::Octets;
-use crate::packing::{Ccsds, Complex, FieldPacking, PackingScale};
+use crate::packing::{Ccsds, Complex, FieldPacking, PackingScale, RunLength};
 use crate::parameter::{Codes2, Parameter};
 use crate::product::{self, FieldProduct, Surface};
 
@@ -200,8 +200,17 @@ pub(crate) fn packing(section: &Octets<'_>) -> Result<(u64, FieldPacking)> {
             other => Err(Error::unsupported(format!("IEEE numbers of precision {other}"))),
         };
     }
+    if template == 200 {
+        return Ok((coded, FieldPacking::RunLength(RunLength::parse(section)?)));
+    }
     if !matches!(template, 0 | 2 | 3 | 40 | 41 | 42 | 40_000 | 40_010) {
-        return Err(Error::unsupported(format!("data representation template {template}")));
+        let feature = match template {
+            1 => "matrices of values at each point".to_owned(),
+            50 | 51 => "spherical harmonics".to_owned(),
+            53 => "bi-Fourier coefficients".to_owned(),
+            other => format!("data representation template {other}"),
+        };
+        return Err(Error::unsupported(feature));
     }
     let scale = PackingScale::new(section.ieee(12)?, section.i16(16)?, section.i16(18)?);
     let bits = u32::from(section.u8(20)?);
