@@ -47,6 +47,19 @@ impl<'a> CellsOut<'a> {
         self.check_decoded(bytes)
     }
 
+    /// Adds fixed-size cells that follow one another in `bytes`, none of them null. `None` if they do not fit.
+    pub fn push_run(&mut self, bytes: &[u8]) -> Option<()> {
+        let ColumnMut::Fixed { values, validity } = &mut self.out else { return None };
+        let count = bytes.len().checked_div(self.size).filter(|count| count * self.size == bytes.len())?;
+        let end = self.at.checked_add(count)?;
+        values.get_mut(self.at.checked_mul(self.size)?..end.checked_mul(self.size)?)?.copy_from_slice(bytes);
+        if let Some(validity) = validity {
+            validity.get_mut(self.at..end)?.fill(1);
+        }
+        self.at = end;
+        Some(())
+    }
+
     /// Adds a cell, `None` for null. Returns `Ok(None)` if the cell does not fit: of another size, one too many, or null where the
     /// field is not nullable.
     ///
@@ -90,6 +103,19 @@ mod tests {
     use tesseral_core::{DType, ErrorKind};
 
     use super::*;
+
+    #[test]
+    fn runs_follow_single_cells() {
+        let (mut values, mut validity) = ([9; 8], [9; 4]);
+        let column = ColumnMut::Fixed { values: &mut values, validity: Some(&mut validity) };
+        let mut out = CellsOut::new(column, &Field::new("n", DType::Int16), Limits::DEFAULT, 1000);
+        assert_eq!(out.push(None).unwrap(), Some(()));
+        assert_eq!(out.push_run(&[1, 2, 3]), None, "half a cell");
+        assert_eq!(out.push_run(&[1, 2, 3, 4]), Some(()));
+        assert_eq!(out.push_run(&[0; 4]), None, "one too many");
+        assert_eq!(out.push_run(&[5, 6]), Some(()));
+        assert_eq!((values, validity), ([0, 0, 1, 2, 3, 4, 5, 6], [0, 1, 1, 1]));
+    }
 
     #[test]
     fn repeated_texts_are_bounded() {

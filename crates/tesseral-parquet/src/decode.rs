@@ -215,23 +215,27 @@ impl ColumnChunk<'_> {
     ) -> Result<()> {
         let damaged = || self.corrupt("the values of a page are damaged");
         let most = u32::try_from(self.metadata.column_descr().max_def_level()).map_err(|_| damaged())?;
-        let mut present = alloc::filled("the validity of a page", true, count)?;
+        // The level of every row, if any can be null.
+        let mut found = alloc::zeroed::<u32>("the levels of a page", if most > 0 { count } else { 0 })?;
         if most > 0 {
             let mut runs = Hybrid::new(levels, u32::BITS - most.leading_zeros()).ok_or_else(damaged)?;
-            for own in &mut present {
-                let level = runs.next().filter(|level| *level <= most).ok_or_else(damaged)?;
-                *own = level == most;
+            runs.fill(&mut found).ok_or_else(damaged)?;
+            if found.iter().any(|level| *level > most) {
+                return Err(damaged());
             }
         }
-        let some = present.iter().filter(|own| **own).count();
+        let some = if most > 0 { found.iter().filter(|level| **level == most).count() } else { count };
         let mut indices = None;
         let own;
         let values = if [PLAIN_DICTIONARY, RLE_DICTIONARY].contains(&page.encoding) {
             let dictionary = dictionary.ok_or_else(damaged)?;
+            let mut numbers = alloc::zeroed("the indices of a page", some)?;
             if some > 0 {
                 let (bits, runs) = values.split_first().ok_or_else(damaged)?;
-                indices = Some(Hybrid::new(runs, u32::from(*bits)).ok_or_else(damaged)?);
+                let runs = Hybrid::new(runs, u32::from(*bits));
+                runs.and_then(|mut runs| runs.fill(&mut numbers)).ok_or_else(damaged)?;
             }
+            indices = Some(numbers);
             dictionary
         } else {
             let held = &|len: usize| out.check_decoded(len);
@@ -239,11 +243,26 @@ impl ColumnChunk<'_> {
             &own
         };
         out.set_decoded(values.len())?;
+        let other = || self.corrupt("a value is not of the column's type");
+        if some == count
+            && self.stores_cells()
+            && let PageValues::Fixed { width, bytes } = values
+        {
+            return match (&indices, *width) {
+                (None, _) => out.push_run(bytes).ok_or_else(other),
+                (Some(indices), 4) => gather::<4>(bytes, indices, out).ok_or_else(damaged),
+                (Some(indices), 8) => gather::<8>(bytes, indices, out).ok_or_else(damaged),
+                (Some(indices), _) => indices.iter().try_for_each(|at| {
+                    let value = values.get(*at as usize).ok_or_else(damaged)?;
+                    out.push_run(value).ok_or_else(other)
+                }),
+            };
+        }
         let mut next = 0;
-        for valid in present {
-            let value = if valid {
-                let at = match &mut indices {
-                    Some(indices) => indices.next().map(|at| at as usize),
+        for row in 0..count {
+            let value = if found.get(row).is_none_or(|level| *level == most) {
+                let at = match &indices {
+                    Some(indices) => indices.get(next).map(|at| *at as usize),
                     None => Some(next),
                 };
                 next += 1;
@@ -251,9 +270,20 @@ impl ColumnChunk<'_> {
             } else {
                 None
             };
-            self.push(value, out)?.ok_or_else(|| self.corrupt("a value is not of the column's type"))?;
+            self.push(value, out)?.ok_or_else(other)?;
         }
         Ok(())
+    }
+
+    /// Whether the stored bytes of a value are the cell.
+    fn stores_cells(&self) -> bool {
+        let dtype = self.kind.dtype;
+        let same = match self.metadata.column_type() {
+            Physical::INT32 => matches!(dtype, DType::Int32 | DType::UInt32),
+            Physical::BYTE_ARRAY | Physical::INT96 => false,
+            _ => true,
+        };
+        same && cfg!(target_endian = "little")
     }
 
     /// Adds a cell: numbers in native byte order.
@@ -287,6 +317,21 @@ impl ColumnChunk<'_> {
             _ => out.push(Some(value)),
         }
     }
+}
+
+/// Adds values of a dictionary; `None` if an index is not one of it.
+fn gather<const N: usize>(dictionary: &[u8], indices: &[u32], out: &mut CellsOut<'_>) -> Option<()> {
+    const BLOCK: usize = 512;
+    let values = dictionary.as_chunks::<N>().0;
+    let mut block = [[0; N]; BLOCK];
+    for indices in indices.chunks(BLOCK) {
+        let block = block.get_mut(..indices.len())?;
+        for (cell, at) in block.iter_mut().zip(indices) {
+            *cell = *values.get(*at as usize)?;
+        }
+        out.push_run(block.as_flattened())?;
+    }
+    Some(())
 }
 
 /// Adds an integer that is stored in more bits than it has.

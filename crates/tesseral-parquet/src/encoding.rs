@@ -116,8 +116,8 @@ impl<'a> Hybrid<'a> {
         (width <= 32).then_some(Self { bytes, width, left: 0, run: Run::Repeated(0) })
     }
 
-    #[allow(clippy::cast_possible_truncation)]
-    pub(crate) fn next(&mut self) -> Option<u32> {
+    /// Goes to a run with numbers left.
+    fn advance(&mut self) -> Option<()> {
         while self.left == 0 {
             let header = varint(&mut self.bytes)?;
             if header & 1 == 0 {
@@ -137,15 +137,34 @@ impl<'a> Hybrid<'a> {
                 return None;
             }
         }
-        self.left -= 1;
-        match &mut self.run {
-            Run::Repeated(number) => Some(*number),
-            Run::Packed { bytes, bit } => {
-                let number = bits(bytes, *bit, self.width)?;
-                *bit += self.width as usize;
-                Some(number as u32)
+        Some(())
+    }
+
+    /// The next numbers, run by run. Packed ones are taken from eight bytes at a time, but for the last few.
+    #[allow(clippy::cast_possible_truncation)]
+    pub(crate) fn fill(&mut self, mut out: &mut [u32]) -> Option<()> {
+        let (width, mask) = (self.width as usize, ((1_u64 << self.width) - 1) as u32);
+        while !out.is_empty() {
+            self.advance()?;
+            let count = usize::try_from(self.left).unwrap_or(usize::MAX).min(out.len());
+            let (now, rest) = std::mem::take(&mut out).split_at_mut(count);
+            match &mut self.run {
+                Run::Repeated(number) => now.fill(*number),
+                Run::Packed { bytes, bit } => {
+                    for number in now {
+                        let (first, shift) = (*bit / 8, *bit % 8);
+                        *number = match bytes.get(first..).and_then(<[u8]>::first_chunk) {
+                            Some(eight) => (u64::from_le_bytes(*eight) >> shift) as u32 & mask,
+                            None => bits(bytes, *bit, self.width)? as u32,
+                        };
+                        *bit += width;
+                    }
+                }
             }
+            self.left -= count as u64;
+            out = rest;
         }
+        Some(())
     }
 }
 
@@ -267,15 +286,12 @@ pub(crate) fn decode(
     match (encoding, width) {
         (PLAIN, _) => plain(bytes, count, width),
         (RLE, Width::Bit) => {
-            let mut out = alloc::with_capacity("the values of a page", count)?;
-            let Some(mut runs) = bytes.get(4..).and_then(|bytes| Hybrid::new(bytes, 1)) else {
-                return Ok(None);
-            };
-            for _ in 0..count {
-                let Some(bit) = runs.next() else { return Ok(None) };
-                out.push(bit as u8);
-            }
-            Ok(Some(PageValues::Fixed { width: 1, bytes: out }))
+            let mut numbers = alloc::zeroed("the values of a page", count)?;
+            let filled = bytes.get(4..).and_then(|bytes| Hybrid::new(bytes, 1)).and_then(|mut runs| runs.fill(&mut numbers));
+            Ok(filled.map(|()| {
+                let bytes = numbers.into_iter().map(|bit: u32| bit as u8).collect();
+                PageValues::Fixed { width: 1, bytes }
+            }))
         }
         (DELTA_BINARY_PACKED, Width::Bytes(width @ (4 | 8))) => {
             let Some((numbers, _)) = deltas(bytes, count)? else { return Ok(None) };
@@ -306,11 +322,40 @@ mod tests {
     #[test]
     fn hybrid_runs_are_repeated_or_packed() {
         // Eight numbers of three bits, as in the specification, then three times 5.
-        let mut runs = Hybrid::new(&[0x03, 0x88, 0xc6, 0xfa, 0x06, 5], 3).unwrap();
-        let numbers: Vec<u32> = std::iter::from_fn(|| runs.next()).collect();
-        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 5, 5, 5]);
+        let bytes = [0x03, 0x88, 0xc6, 0xfa, 0x06, 5];
+        let expected = [0, 1, 2, 3, 4, 5, 6, 7, 5, 5, 5];
+        for step in 1..=expected.len() {
+            let mut runs = Hybrid::new(&bytes, 3).unwrap();
+            let mut numbers = [9; 11];
+            numbers.chunks_mut(step).for_each(|part| runs.fill(part).unwrap());
+            assert_eq!(numbers, expected);
+            assert_eq!(runs.fill(&mut [0]), None);
+        }
         assert!(Hybrid::new(&[], 33).is_none());
-        assert_eq!(Hybrid::new(&[0, 0, 0, 0], 3).unwrap().next(), None);
+        assert_eq!(Hybrid::new(&[0, 0, 0, 0], 3).unwrap().fill(&mut [0]), None);
+    }
+
+    /// Numbers of every width, from eight bytes at a time and bit by bit.
+    #[test]
+    fn packed_numbers_of_every_width_are_found() {
+        for width in 0..=32_u32 {
+            let mask = ((1_u64 << width) - 1) as u32;
+            let expected: Vec<u32> = (1..=64_u32).map(|n| n.wrapping_mul(0x9e37_79b9) & mask).collect();
+            let mut packed = vec![0; 8 * width as usize];
+            for (n, number) in expected.iter().enumerate() {
+                for bit in 0..width as usize {
+                    let at = n * width as usize + bit;
+                    packed[at / 8] |= ((number >> bit & 1) as u8) << (at % 8);
+                }
+            }
+            let bytes = [vec![8 << 1 | 1], packed].concat();
+            let mut found = vec![9; 64];
+            Hybrid::new(&bytes, width).unwrap().fill(&mut found).unwrap();
+            assert_eq!(found, expected, "{width}");
+            if width > 0 {
+                assert_eq!(Hybrid::new(&bytes[..bytes.len() - 1], width).unwrap().fill(&mut found), None);
+            }
+        }
     }
 
     #[test]
