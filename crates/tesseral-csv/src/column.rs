@@ -165,8 +165,8 @@ impl CsvKind {
 
 /// Powers of ten that are exact floats.
 const POWERS: [f64; 23] = [
-    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19,
-    1e20, 1e21, 1e22,
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
+    1e19, 1e20, 1e21, 1e22,
 ];
 
 /// Numbers that need no parsing to know their type.
@@ -301,7 +301,8 @@ fn plain_time(text: &[u8], unit: TimeUnit) -> Option<i64> {
         TimeUnit::Nanosecond => (1_000_000_000, 9),
         _ => return None,
     };
-    let (date, [b'T' | b' ', h0, h1, b':', m0, m1, b':', s0, s1, rest @ ..]) = text.split_at_checked(10)? else {
+    let (date, [b'T' | b' ', h0, h1, b':', m0, m1, b':', s0, s1, rest @ ..]) = text.split_at_checked(10)?
+    else {
         return None;
     };
     let two = |tens: &u8, ones: &u8, end: i64| {
@@ -326,7 +327,8 @@ fn plain_time(text: &[u8], unit: TimeUnit) -> Option<i64> {
 
 /// A date as a count of units.
 fn date(text: &str, unit: TimeUnit) -> Option<i64> {
-    let plain = if unit == TimeUnit::Day { plain_date(text.as_bytes()) } else { plain_time(text.as_bytes(), unit) };
+    let plain =
+        if unit == TimeUnit::Day { plain_date(text.as_bytes()) } else { plain_time(text.as_bytes(), unit) };
     if plain.is_some() {
         return plain;
     }
@@ -391,15 +393,31 @@ mod tests {
         assert_eq!(kind(b',', &["2012-01-01 00:00:00.000000001", "9999-12-31"]), CsvKind::Text);
         let fine = CsvKind::Time(TimeUnit::Nanosecond);
         assert_eq!(kind(b',', &["1700-01-01", "2012-01-01 00:00:00.000000001"]), fine);
-        assert_eq!(kind(b',', &["0001-01-01", "2012-01-01 00:00:00.5"]), CsvKind::Time(TimeUnit::Millisecond));
+        assert_eq!(
+            kind(b',', &["0001-01-01", "2012-01-01 00:00:00.5"]),
+            CsvKind::Time(TimeUnit::Millisecond)
+        );
     }
 
     #[test]
     fn types_of_parts_are_those_of_the_whole() {
-        let words = ["", "1", "-2.5", "03", "2012-01-01", "2012-01-01T03:04:05.25Z", "9999-12-31", "x", "1,5", "nan", "9007199254740993"];
+        let words = [
+            "",
+            "1",
+            "-2.5",
+            "03",
+            "2012-01-01",
+            "2012-01-01T03:04:05.25Z",
+            "9999-12-31",
+            "x",
+            "1,5",
+            "nan",
+            "9007199254740993",
+        ];
         for separator in [b',', b';'] {
             for case in 0..words.len().pow(4) {
-                let values: Vec<&str> = (0..4).map(|n| words[case / words.len().pow(n) % words.len()]).collect();
+                let values: Vec<&str> =
+                    (0..4).map(|n| words[case / words.len().pow(n) % words.len()]).collect();
                 let part = |values: &[&str]| {
                     let mut column = Inference::new(separator);
                     values.iter().for_each(|value| column.add(value.as_bytes()).unwrap());
@@ -430,7 +448,11 @@ mod tests {
             }
             let bits = |value: Option<f64>| value.map(f64::to_ne_bytes);
             assert_eq!(CsvKind::Float { comma: false }.value(text.as_bytes()), bits(float(text)), "{text}");
-            assert_eq!(CsvKind::Float { comma: true }.value(text.as_bytes()), bits(float_with_comma(text)), "{text}");
+            assert_eq!(
+                CsvKind::Float { comma: true }.value(text.as_bytes()),
+                bits(float_with_comma(text)),
+                "{text}"
+            );
             let int = text.parse::<i64>().ok().map(i64::to_ne_bytes);
             assert_eq!(CsvKind::Int.value(text.as_bytes()), int, "{text}");
         }

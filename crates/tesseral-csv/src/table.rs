@@ -182,9 +182,9 @@ impl Scan<'_> {
             }
             ends.dedup();
             let ranges: Vec<Range<u64>> = ends.windows(2).map(|pair| pair[0]..pair[1]).collect();
-            let blocks = self.options.in_parallel(ranges.len(), size, |n| {
-                self.store.guarded(|| self.block(ranges[n].clone()))
-            })?;
+            let blocks = self
+                .options
+                .in_parallel(ranges.len(), size, |n| self.store.guarded(|| self.block(ranges[n].clone())))?;
             for (n, (mut range, mut block)) in ranges.iter().cloned().zip(blocks).enumerate() {
                 // Blocks before it were examined together with this one.
                 if range.end <= at {

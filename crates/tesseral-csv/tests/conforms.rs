@@ -145,7 +145,10 @@ fn line_ends_in_quotes_are_not_the_ends_of_blocks() {
         let wrong = format!("{text}\n1,2,3\n");
         let line = wrong.lines().count();
         let error = open(wrong.as_bytes()).unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Corrupt { detail, .. } if detail.contains(&format!("line {line} "))), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::Corrupt { detail, .. } if detail.contains(&format!("line {line} "))),
+            "{error}"
+        );
     }
     let open_quote = format!("a,b\n1,\"{}", "x\n".repeat(1 << 19));
     assert_eq!(column(open_quote.as_bytes(), "b").0.len(), 2 << 19);

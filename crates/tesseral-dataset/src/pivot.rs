@@ -18,13 +18,13 @@ use smallvec::SmallVec;
 use tesseral_core::dtype::Class;
 use tesseral_core::schema::VariableRole;
 use tesseral_core::{
-    Advice, ArraySchema, Attributes, CellLen, ChunkGrid, Coords, DType, Dimension, Element, Error, Field, HistoryRow,
-    Limits, Order, Result, Scalar, alloc, dispatch_element,
+    Advice, ArraySchema, Attributes, CellLen, ChunkGrid, Coords, DType, Dimension, Element, Error, Field,
+    HistoryRow, Limits, Order, Result, Scalar, alloc, dispatch_element,
 };
 use tesseral_engine::{Cells, Options, available_memory};
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, ContainerSource, Groups, Planned, PlannedChunk,
-    Request, Scratch, Totals, contiguous_chunk_shape, first_cell,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, ContainerSource, Groups, Planned,
+    PlannedChunk, Request, Scratch, Totals, contiguous_chunk_shape, first_cell,
 };
 use tesseral_store::{Bytes, Rounds, Store};
 
@@ -91,7 +91,8 @@ struct Axis {
 
 impl Axis {
     fn new<K: Key>(keys: impl Iterator<Item = K>) -> Self {
-        let (mut known, mut first, mut places): (HashMap<K, u32>, Vec<(K, u32)>, Vec<u32>) = Default::default();
+        let (mut known, mut first, mut places): (HashMap<K, u32>, Vec<(K, u32)>, Vec<u32>) =
+            Default::default();
         let mut last: Option<(K, u32)> = None;
         for (row, key) in (0_u32..).zip(keys) {
             // Sorted columns repeat their values.
@@ -122,9 +123,12 @@ impl Axis {
         let missing = field.missing_values();
         let rows = cells.len();
         let absent = |row: usize| {
-            !cells.is_valid(row) || field.is_missing(&missing, cells.get(row)) || is_nan(field.dtype, cells.get(row))
+            !cells.is_valid(row)
+                || field.is_missing(&missing, cells.get(row))
+                || is_nan(field.dtype, cells.get(row))
         };
-        let may_miss = cells.validity().is_some() || !missing.is_empty() || field.dtype.class() == Class::Float;
+        let may_miss =
+            cells.validity().is_some() || !missing.is_empty() || field.dtype.class() == Class::Float;
         if let Some(row) = (0..rows).find(|row| may_miss && absent(*row)) {
             let detail = format!("dimension {name:?} has missing values, the first in row {row}");
             return Err(Error::invalid(detail).hint("leave the row out, or choose other dimensions"));
@@ -259,21 +263,27 @@ impl PivotedTable {
         let rows = positions(&axes, &shape, container, memory).map_err(|repeated| {
             repeated.unwrap_or_else(|(one, other)| {
                 let at = dims.iter().zip(&coordinates).zip(&axes);
-                let at: Vec<String> =
-                    at.map(|((name, own), axis)| format!("{name}={}", own.text(axis.places[one as usize]))).collect();
+                let at: Vec<String> = at
+                    .map(|((name, own), axis)| format!("{name}={}", own.text(axis.places[one as usize])))
+                    .collect();
                 let detail = format!("several rows at {}: {one} and {other}", at.join(", "));
-                Error::invalid(detail).hint("name further columns as dimensions, or leave one of the rows out")
+                Error::invalid(detail)
+                    .hint("name further columns as dimensions, or leave one of the rows out")
             })
         })?;
         let complete = rows.iter().all(|row| *row != NONE);
         let kept = KeptColumns { columns: Mutex::default(), bytes: memory / SHARE };
         let common = Arc::new(PivotedRows { rows, shape, kept });
-        let (mut names, mut arrays, mut unread) = (Vec::new(), Vec::<Arc<dyn ArraySource>>::new(), Vec::new());
+        let (mut names, mut arrays, mut unread) =
+            (Vec::new(), Vec::<Arc<dyn ArraySource>>::new(), Vec::new());
         for own in coordinates {
             names.push(own.schema.name.clone());
             arrays.push(Arc::new(own));
         }
-        let row = named.first().and_then(|variable| variable.array.schema().dims.first()).map(|dim| dim.name.as_str());
+        let row = named
+            .first()
+            .and_then(|variable| variable.array.schema().dims.first())
+            .map(|dim| dim.name.as_str());
         for variable in list.iter().filter(|variable| !dims.contains(&variable.name.as_str())) {
             if !is_column(&variable) || extent(variable) != Some(count) {
                 unread.push(format!("{}: not a column of {count} rows", variable.name));
@@ -308,7 +318,10 @@ fn positions(
     let mut rows = alloc::filled("the rows of positions", NONE, cells).map_err(Ok)?;
     let count = axes.first().map_or(0, |axis| axis.places.len());
     for row in 0..count {
-        let at = axes.iter().zip(shape).fold(0, |at, (axis, extent)| at * *extent as usize + axis.places[row] as usize);
+        let at = axes
+            .iter()
+            .zip(shape)
+            .fold(0, |at, (axis, extent)| at * *extent as usize + axis.places[row] as usize);
         let before = std::mem::replace(&mut rows[at], row as u32);
         if before != NONE {
             return Err(Err((before, row as u32)));
@@ -363,7 +376,8 @@ impl ContainerSource for PivotedTable {
 fn schema_of(variable: &Variable, dims: &[&str], shape: &[u64]) -> ArraySchema {
     let own = variable.array.selected_field();
     let size = own.cell_size().map_or(ANY_LENGTH, |size| size as u64);
-    let mut schema = ArraySchema::dense(&variable.name, own.dtype, shape, &contiguous_chunk_shape(shape, size));
+    let mut schema =
+        ArraySchema::dense(&variable.name, own.dtype, shape, &contiguous_chunk_shape(shape, size));
     schema.dims = dims.iter().zip(shape).map(|(name, extent)| Dimension::new(*name, *extent)).collect();
     schema.fields = vec![Field { name: variable.name.clone(), codecs: Vec::new(), ..own.clone() }];
     schema.attributes.clone_from(&variable.attributes);
@@ -459,7 +473,8 @@ impl HeldArray {
         let (field, cell) = (&self.schema.fields[0], self.cells.get(place as usize));
         match field.dtype.class() {
             Class::Text => String::from_utf8_lossy(cell).into_owned(),
-            _ => Scalar::from_le_bytes(field.dtype, cell).map_or_else(|_| String::new(), |value| value.to_string()),
+            _ => Scalar::from_le_bytes(field.dtype, cell)
+                .map_or_else(|_| String::new(), |value| value.to_string()),
         }
     }
 }

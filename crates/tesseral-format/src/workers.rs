@@ -43,7 +43,8 @@ impl OpenOptions {
                 *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
             }
         });
-        let taken = |place: Mutex<Option<Result<T>>>| place.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let taken =
+            |place: Mutex<Option<Result<T>>>| place.into_inner().unwrap_or_else(PoisonError::into_inner);
         let missing = || Err(Error::internal("a part of a work was not run"));
         results.into_iter().map(|place| taken(place).unwrap_or_else(missing)).collect()
     }
@@ -68,7 +69,10 @@ mod tests {
     #[test]
     fn results_are_in_order_and_the_first_error_counts() {
         for options in [OpenOptions::default(), OpenOptions::default().with_workers(Arc::new(Backwards))] {
-            assert_eq!(options.in_parallel(9, 1, |n| Ok(n * n)).unwrap(), (0..9).map(|n| n * n).collect::<Vec<_>>());
+            assert_eq!(
+                options.in_parallel(9, 1, |n| Ok(n * n)).unwrap(),
+                (0..9).map(|n| n * n).collect::<Vec<_>>()
+            );
             assert!(options.in_parallel(0, 1, Ok).unwrap().is_empty());
             let failed = options.in_parallel(9, 1, |n| match n {
                 5 | 7 => Err(Error::invalid(format!("part {n}"))),

@@ -287,7 +287,10 @@ pub(crate) fn decode(
         (PLAIN, _) => plain(bytes, count, width),
         (RLE, Width::Bit) => {
             let mut numbers = alloc::zeroed("the values of a page", count)?;
-            let filled = bytes.get(4..).and_then(|bytes| Hybrid::new(bytes, 1)).and_then(|mut runs| runs.fill(&mut numbers));
+            let filled = bytes
+                .get(4..)
+                .and_then(|bytes| Hybrid::new(bytes, 1))
+                .and_then(|mut runs| runs.fill(&mut numbers));
             Ok(filled.map(|()| {
                 let bytes = numbers.into_iter().map(|bit: u32| bit as u8).collect();
                 PageValues::Fixed { width: 1, bytes }

@@ -65,7 +65,8 @@ impl RunLength {
             for (at, number) in (first..).zip(block.iter().map(|n| u64::from_ne_bytes(*n))) {
                 run = match run {
                     Some((level, length, weight)) if number > most => {
-                        let length = weight.checked_mul(number - most - 1).and_then(|more| more.checked_add(length));
+                        let length =
+                            weight.checked_mul(number - most - 1).and_then(|more| more.checked_add(length));
                         let length = length.filter(|length| *length <= out.len() as u64);
                         let length = length.ok_or_else(|| fault(NAME, "a run exceeds the values"))?;
                         Some((level, length, weight.saturating_mul(base)))
@@ -138,10 +139,12 @@ mod tests {
     #[test]
     fn lengths_are_numbers_of_several_digits() {
         // Levels up to 2 in 3 bits: digits 3 to 7 in base 5. Level 1 once, level 2 for 1 + 4 + 5 · 3 values, level 1 for 2.
-        let bits = "001" .to_owned() + "010" + "111" + "110" + "001" + "100" + "000";
-        let bytes: Vec<u8> = bits.as_bytes().chunks(8).map(|byte| {
-            byte.iter().enumerate().fold(0, |sum, (n, bit)| sum | (bit - b'0') << (7 - n))
-        }).collect();
+        let bits = "001".to_owned() + "010" + "111" + "110" + "001" + "100" + "000";
+        let bytes: Vec<u8> = bits
+            .as_bytes()
+            .chunks(8)
+            .map(|byte| byte.iter().enumerate().fold(0, |sum, (n, bit)| sum | (bit - b'0') << (7 - n)))
+            .collect();
         let packing = packing(3, &[0.5, 1.5]);
         let (values, validity) = decode(&packing, &bytes, 24).unwrap();
         assert_eq!(values[..23], [&[0.5][..], &[1.5; 20], &[0.5; 2]].concat());

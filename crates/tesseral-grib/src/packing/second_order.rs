@@ -110,7 +110,8 @@ impl SecondOrder {
                 }
                 let (widths, references) = (lists.next(8, self.groups)?, lists.next(self.bits, self.groups)?);
                 let groups = widths.into_iter().zip(rows).zip(references);
-                let groups = groups.map(|((width, length), reference)| Group { width, length: *length, reference });
+                let groups =
+                    groups.map(|((width, length), reference)| Group { width, length: *length, reference });
                 lists.groups(groups, out)?;
             }
             Form::Bitmap { one_width, values } => {
@@ -120,7 +121,10 @@ impl SecondOrder {
                 let widths = lists.next(8, if one_width { 1 } else { self.groups })?;
                 let lengths = lists.lengths(out.len())?;
                 if lengths.len() != self.groups {
-                    return Err(fault(NAME, format!("the bitmap has {} of {} groups", lengths.len(), self.groups)));
+                    return Err(fault(
+                        NAME,
+                        format!("the bitmap has {} of {} groups", lengths.len(), self.groups),
+                    ));
                 }
                 let references = lists.next(self.bits, self.groups)?;
                 let groups = widths.into_iter().cycle().zip(lengths).zip(references);
