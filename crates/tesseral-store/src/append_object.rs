@@ -47,6 +47,8 @@ impl AppendObject {
         claim: &dyn Fn() -> Result<Arc<dyn Store>>,
         check: &dyn Fn() -> Result<()>,
     ) -> Result<Self> {
+        // A store that is only read says so itself, not by its claim.
+        drop(store.stage("", Overwrite::Replace)?);
         let deadline = Instant::now() + PATIENCE;
         let held = loop {
             check()?;

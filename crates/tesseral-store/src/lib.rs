@@ -38,6 +38,7 @@ mod sigbus;
 mod staged_path;
 mod store;
 pub mod test_wrappers;
+mod together;
 mod traffic;
 mod unpublished;
 
@@ -62,5 +63,6 @@ pub use staged_path::{StagedPath, output_exists};
 pub use store::{
     ByteRange, ObjectBytes, ObjectInfo, ObjectKind, Overwrite, Profile, Staged, Store, StoreExt, Upcoming,
 };
+pub use together::together;
 pub use traffic::Traffic;
 pub use unpublished::{Unpublished, abandon};

@@ -5,13 +5,15 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, S3CopyIfNotExists};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, S3CopyIfNotExists};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::client::{HttpConnector, ReqwestConnector};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
-use object_store::{ClientConfigKey, ObjectStore, RetryConfig};
+use object_store::{ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
 use tesseral_core::{Error, Result};
 
+use super::signed::S3;
 use super::url::{RemoteUrl, Service};
 use crate::resolve::StorageOptions;
 
@@ -38,7 +40,7 @@ type Client = Arc<dyn ObjectStore>;
 /// Clients by process, target and settings. A forked process cannot use the connections of its parent.
 static CLIENTS: Mutex<Option<HashMap<Key, Client>>> = Mutex::new(None);
 
-type Key = (u32, String, Vec<(String, String, bool)>);
+type Key = (u32, String, Settings);
 
 /// Returns the client of a target.
 ///
@@ -57,7 +59,10 @@ pub(crate) fn uploading_client(target: &RemoteUrl, options: &StorageOptions) -> 
     client_with(target, options, Some(UPLOAD))
 }
 
-fn client_with(target: &RemoteUrl, options: &StorageOptions, timeout: Option<&str>) -> Result<Client> {
+/// Settings of a target by name, and whether they were given rather than found in the environment. Later ones override earlier ones.
+type Settings = Vec<(String, String, bool)>;
+
+fn settings(target: &RemoteUrl, options: &StorageOptions, timeout: Option<&str>) -> Settings {
     let prefix = match target.service {
         Service::S3 => "AWS_",
         Service::Google => "GOOGLE_",
@@ -74,9 +79,13 @@ fn client_with(target: &RemoteUrl, options: &StorageOptions, timeout: Option<&st
         }
     }
     if let Some(timeout) = timeout {
-        // The first: any other setting is applied later.
         settings.insert(0, ("timeout".to_owned(), timeout.to_owned(), false));
     }
+    settings
+}
+
+fn client_with(target: &RemoteUrl, options: &StorageOptions, timeout: Option<&str>) -> Result<Client> {
+    let settings = settings(target, options, timeout);
     let key = (std::process::id(), target.base.clone(), settings);
     let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
     let clients = clients.get_or_insert_default();
@@ -139,17 +148,26 @@ fn s3_builder(target: &RemoteUrl, settings: &[(String, String, bool)]) -> Result
     Ok(if plain_endpoint(settings, &names) { builder.with_allow_http(true) } else { builder })
 }
 
-/// Returns the client of S3 itself, for requests that other services do not have; `None` without credentials.
+/// Returns the clients of S3 itself, and of requests that it signs; `None` without credentials. As of uploads, requests may take
+/// long.
 ///
 /// # Errors
 /// As [`client`].
-pub(crate) fn s3(target: &RemoteUrl, options: &StorageOptions) -> Result<Option<Arc<AmazonS3>>> {
-    let builder = s3_builder(target, &options.with_environment("AWS_"))?;
+pub(crate) fn s3(target: &RemoteUrl, options: &StorageOptions) -> Result<Option<S3>> {
+    let settings = settings(target, options, Some(UPLOAD));
+    let builder = s3_builder(target, &settings)?;
     if builder.get_config_value(&AmazonS3ConfigKey::SkipSignature).as_deref() == Some("true") {
         return Ok(None);
     }
-    let client = builder.build().map_err(|e| Error::invalid(super::error::chain(&e)))?;
-    Ok(Some(Arc::new(client)))
+    super::runtime::choose_tls();
+    let failed = |e| Error::invalid(super::error::chain(&e));
+    let own = settings.iter().filter_map(|(name, value, _)| match canonical(target.service, name).parse() {
+        Ok(AmazonS3ConfigKey::Client(key)) => Some((key, boolean(value))),
+        _ => None,
+    });
+    let own = own.fold(ClientOptions::new(), |all, (key, value)| all.with_config(key, value));
+    let http = ReqwestConnector::default().connect(&own.with_allow_http(true)).map_err(failed)?;
+    Ok(Some(S3 { client: Arc::new(builder.build().map_err(failed)?), http }))
 }
 
 /// Settings that decide which server is reached.

@@ -15,6 +15,7 @@ mod error;
 mod pieces;
 mod request;
 mod runtime;
+mod signed;
 mod unfinished;
 mod upload;
 mod url;
@@ -25,7 +26,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use object_store::aws::AmazonS3;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use tesseral_core::{Cancel, Error, ErrorKind, Result};
@@ -39,6 +39,7 @@ use crate::traffic::{Traffic, TrafficCounter};
 use cache::Cache;
 use pieces::Pieces;
 use request::{Answer, RemoteRequest, Response};
+use signed::S3;
 use unfinished::Upload;
 use url::{RemoteUrl, Service};
 
@@ -398,7 +399,12 @@ impl RemoteStore {
 
     /// Reads parts of objects, as far as they are not held. The part of an object that does not exist is its error.
     fn read_parts(&self, reads: &[(&str, ByteRange)], keep: bool) -> Result<Vec<Result<ObjectBytes>>> {
-        if reads.iter().any(|(object, _)| object.is_empty()) {
+        // One who names the bytes needs neither the ends of the object nor a listing.
+        let named = |part: &ByteRange| matches!(part, ByteRange::Exact(range) if !range.is_empty());
+        if reads
+            .iter()
+            .any(|(object, part)| object.is_empty() && (!named(part) || self.root.as_ref().is_empty()))
+        {
             self.meet()?;
         }
         let held = |(object, part): &(&str, ByteRange)| {
@@ -429,6 +435,10 @@ impl RemoteStore {
                 continue;
             }
             let bytes = match self.receive(object, answer, keep) {
+                // A folder, perhaps.
+                Err(error) if object.is_empty() && matches!(error.kind(), ErrorKind::NotFound { .. }) => {
+                    self.meet().and(Err(error))
+                }
                 Err(error) if !matches!(error.kind(), ErrorKind::NotFound { .. }) => return Err(error),
                 other => other,
             };
@@ -519,15 +529,15 @@ impl RemoteStore {
 
     /// Uploads in parts that have begun, where the service lists them.
     fn unfinished(&self) -> Result<Vec<Upload>> {
-        match self.listing_client()? {
+        match self.signing_client()? {
             Some(client) => runtime::wait(&self.cancel, unfinished::list(client, self.root.clone()))?
                 .map_err(|failure| self.failed("list uploads of", "", &failure)),
             None => Ok(Vec::new()),
         }
     }
 
-    /// The client of a service that lists uploads.
-    fn listing_client(&self) -> Result<Option<Arc<AmazonS3>>> {
+    /// The clients of S3, with credentials.
+    fn signing_client(&self) -> Result<Option<S3>> {
         match &*self.source {
             ClientSource::Connected(target, options) if self.service == Service::S3 => {
                 connect::s3(target, options)
@@ -702,7 +712,7 @@ impl Store for RemoteStore {
     fn remove_leftovers(&self) -> Result<()> {
         self.check_writable()?;
         let uploads = self.unfinished()?;
-        if let Some(client) = self.listing_client()?.filter(|_| !uploads.is_empty()) {
+        if let Some(client) = self.signing_client()?.filter(|_| !uploads.is_empty()) {
             let removed = runtime::wait(&self.cancel_removal(), unfinished::remove(client, uploads))?;
             removed.map_err(|failure| self.failed("remove leftovers of", "", &failure))?;
         }

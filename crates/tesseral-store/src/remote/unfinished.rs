@@ -1,24 +1,16 @@
 //! Uploads in parts that did not end, which S3 keeps and bills until somebody removes them.
 //!
-//! The `object_store` crate removes one by its number, but does not list them: the listing is requested here, by a URL that the crate
-//! signs.
+//! The `object_store` crate removes one by its number, but does not list them.
 
-use std::sync::Arc;
-
-use object_store::aws::AmazonS3;
-use object_store::client::{HttpConnector, HttpRequest, HttpRequestBody, ReqwestConnector};
+use bytes::Bytes;
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
-use object_store::signer::{SignedUrlOptions, Signer};
-use object_store::{ClientOptions, Error as Failure, Result};
+use object_store::{Error as Failure, Result};
+use reqwest::Method;
 use serde::Deserialize;
 
+use super::signed::{self, S3, SignedRequest};
 use super::{MARK, MOST_MARKED};
-
-/// Time for which the signature of a request is valid.
-const VALID: std::time::Duration = std::time::Duration::from_secs(60);
-/// Maximum size of a page of the listing.
-const LONGEST: usize = 16 << 20;
 
 /// An upload that has begun.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -62,9 +54,7 @@ impl Upload {
 }
 
 /// Lists the uploads of an object and of those below it. Empty if the server does not list them, or not to this user.
-pub(crate) async fn list(client: Arc<AmazonS3>, root: Path) -> Result<Vec<Upload>> {
-    let failed = |source: Box<dyn std::error::Error + Send + Sync>| Failure::Generic { store: "S3", source };
-    let http = ReqwestConnector::default().connect(&ClientOptions::new().with_allow_http(true))?;
+pub(crate) async fn list(s3: S3, root: Path) -> Result<Vec<Upload>> {
     let mut found: Vec<Upload> = Vec::new();
     let (mut key, mut id) = (String::new(), String::new());
     loop {
@@ -72,16 +62,18 @@ pub(crate) async fn list(client: Arc<AmazonS3>, root: Path) -> Result<Vec<Upload
         if !key.is_empty() {
             query.extend([("key-marker", key.clone()), ("upload-id-marker", id.clone())]);
         }
-        let options = SignedUrlOptions::new().with_query(query);
-        let url = client.signed_url_opts(reqwest::Method::GET, &Path::default(), VALID, &options).await?;
-        let mut request = HttpRequest::new(HttpRequestBody::empty());
-        *request.uri_mut() = url.as_str().parse().map_err(|e| failed(Box::new(e)))?;
-        let answer = http.execute(request).await.map_err(|e| failed(Box::new(e)))?;
-        if !answer.status().is_success() {
+        let request = SignedRequest {
+            method: Method::GET,
+            path: &Path::default(),
+            query,
+            headers: &[],
+            body: Bytes::new(),
+        };
+        let answer = s3.send(request).await?;
+        if !answer.status.is_success() {
             return Ok(found);
         }
-        let bytes = answer.into_body().bytes().await.map_err(|e| failed(Box::new(e)))?;
-        let page = parse(&bytes).map_err(failed)?;
+        let page = parse(&answer.body)?;
         found.extend(page.uploads.into_iter().filter(|upload| upload.belongs_to(&root)));
         let next = (page.next_key_marker, page.next_upload_id_marker);
         // Stop if the server returns the same page again.
@@ -92,17 +84,14 @@ pub(crate) async fn list(client: Arc<AmazonS3>, root: Path) -> Result<Vec<Upload
     }
 }
 
-fn parse(bytes: &[u8]) -> std::result::Result<Page, Box<dyn std::error::Error + Send + Sync>> {
-    if bytes.len() > LONGEST {
-        return Err("the listing is too long".into());
-    }
-    Ok(quick_xml::de::from_reader(bytes)?)
+fn parse(bytes: &[u8]) -> Result<Page> {
+    quick_xml::de::from_reader(bytes).map_err(signed::failed)
 }
 
 /// Removes uploads and their parts.
-pub(crate) async fn remove(client: Arc<AmazonS3>, uploads: Vec<Upload>) -> Result<()> {
+pub(crate) async fn remove(s3: S3, uploads: Vec<Upload>) -> Result<()> {
     for upload in uploads {
-        let aborted = client.abort_multipart(&Path::parse(&upload.key)?, &upload.upload_id).await;
+        let aborted = s3.client.abort_multipart(&Path::parse(&upload.key)?, &upload.upload_id).await;
         match aborted {
             // It ended meanwhile.
             Err(Failure::NotFound { .. }) => {}

@@ -9,16 +9,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::aws::AmazonS3;
+use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::{
-    Error as Failure, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
-    UpdateVersion,
+    Error as Failure, MultipartId, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
+    PutPayload, UpdateVersion,
 };
 use tesseral_core::{Error, Result};
 
 use super::RemoteStore;
 use super::error;
 use super::runtime::{self, Stop};
+use super::signed::S3;
 use crate::map::map;
 use crate::store::{Overwrite, Staged, StoreExt};
 
@@ -26,8 +30,11 @@ use crate::store::{Overwrite, Staged, StoreExt};
 const ONE_REQUEST: u64 = 64 << 20;
 /// As above of an object that is replaced in one version: parts are joined without a condition.
 const LONGEST: u64 = 5 << 30;
-/// Size of the parts of larger objects.
+/// Smallest size of the parts of larger objects, and the number of parts that servers accept.
 const PART: u64 = 16 << 20;
+const MOST_PARTS: u64 = 10_000;
+/// Size up to which an object is held in memory.
+const IN_MEMORY: u64 = 1 << 20;
 /// Number of parts under way at the same time.
 const PARALLEL: usize = 4;
 /// Longest time to remove the parts of an upload that failed.
@@ -98,14 +105,18 @@ impl Staged for Spooled {
         let UploadTarget { store, client, path, .. } = &self.target;
         let (client, path, mode) = (Arc::clone(client), path.clone(), self.target.mode());
         let (file, cancel) = (Arc::clone(&self.file), &store.cancel);
+        let s3 = if matches!(mode, PutMode::Create) { store.signing_client()? } else { None };
         let whole = len <= if matches!(mode, PutMode::Update(_)) { LONGEST } else { ONE_REQUEST };
         // An upload in parts begins and ends with a request, which depend on one another.
-        let began = store.traffic.begin(if whole { 1 } else { 2 + len.div_ceil(PART) });
+        let began = store.traffic.begin(if whole { 1 } else { 2 + len.div_ceil(part_size(len)) });
         let sent = match whole {
             true => runtime::wait(cancel, async move { put(&*client, &path, &file, len, mode).await })?,
             false => {
                 let sent = runtime::wait_with(cancel, move |stop| async move {
-                    put_parts(&*client, &path, file, len, mode, stop).await
+                    match s3 {
+                        Some(s3) => create_of_parts(&s3, &path, &file, len, stop).await,
+                        None => put_parts(&*client, &path, file, len, mode, stop).await,
+                    }
                 })?;
                 // The parts were removed before.
                 if sent.is_err() {
@@ -133,9 +144,18 @@ fn local(source: std::io::Error) -> Failure {
     Failure::Generic { store: "a temporary file", source: Box::new(source) }
 }
 
-fn part(file: &File, start: u64, end: u64) -> object_store::Result<Bytes> {
-    let mut bytes = vec![0; usize::try_from(end - start).unwrap_or(usize::MAX)];
-    file.read_exact_at(&mut bytes, start).map_err(local)?;
+fn part_size(len: u64) -> u64 {
+    PART.max(len.div_ceil(MOST_PARTS))
+}
+
+/// The bytes of a staged file. Those of a large one are mapped, because many may be uploaded at the same time: the file has no name,
+/// so no other process has it.
+fn content(file: &File, len: u64) -> object_store::Result<Bytes> {
+    if len > IN_MEMORY {
+        return map(file).map(Bytes::from_owner).map_err(local);
+    }
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+    file.read_exact_at(&mut bytes, 0).map_err(local)?;
     Ok(bytes.into())
 }
 
@@ -147,15 +167,48 @@ async fn put(
     mode: PutMode,
 ) -> object_store::Result<()> {
     let options = PutOptions { mode, ..PutOptions::default() };
-    let bytes = match len {
-        ..=ONE_REQUEST => part(file, 0, len)?,
-        // The file has no name, so no other process has it. Its pages need not be in memory together.
-        _ => Bytes::from_owner(map(file).map_err(local)?),
-    };
-    client.put_opts(path, PutPayload::from(bytes), options).await.map(drop)
+    client.put_opts(path, PutPayload::from(content(file, len)?), options).await.map(drop)
 }
 
-/// Uploads in parts. The server checks no condition when it joins them, so that the object is uploaded under another name and
+/// Creates an object of S3 in parts, on the condition that it does not exist when they are joined.
+async fn create_of_parts(
+    s3: &S3,
+    path: &Path,
+    file: &File,
+    len: u64,
+    mut stop: Stop,
+) -> object_store::Result<()> {
+    let upload = s3.client.create_multipart(path).await?;
+    let sent = stop.or(send_parts(&s3.client, path, &upload, file, len)).await.unwrap_or_else(stopped);
+    let joined = match sent {
+        Ok(parts) => s3.create_of_parts(path, &upload, &parts).await,
+        Err(failure) => Err(failure),
+    };
+    if joined.is_err() {
+        // The first error is the one to report. Parts that remain are listed by `leftovers`.
+        let _ = tokio::time::timeout(ABORT, s3.client.abort_multipart(path, &upload)).await;
+    }
+    joined
+}
+
+/// Sends all parts and returns their numbers.
+async fn send_parts(
+    client: &AmazonS3,
+    path: &Path,
+    upload: &MultipartId,
+    file: &File,
+    len: u64,
+) -> object_store::Result<Vec<PartId>> {
+    let all = content(file, len)?;
+    let size = usize::try_from(part_size(len)).unwrap_or(usize::MAX);
+    let parts = (0..all.len()).step_by(size).enumerate().map(|(number, start)| {
+        let payload = PutPayload::from(all.slice(start..all.len().min(start.saturating_add(size))));
+        client.put_part(path, upload, number, payload)
+    });
+    stream::iter(parts).buffered(PARALLEL).try_collect().await
+}
+
+/// Uploads in parts. Where the server checks no condition when it joins them, the object is uploaded under another name and
 /// copied on the condition that it does not exist; an object that is to be replaced needs no condition.
 async fn put_parts(
     client: &dyn ObjectStore,
@@ -215,15 +268,14 @@ async fn upload(
 }
 
 async fn send(upload: &mut dyn MultipartUpload, file: &File, len: u64) -> object_store::Result<()> {
+    let mut rest = content(file, len)?;
+    let size = usize::try_from(part_size(len)).unwrap_or(usize::MAX);
     let mut running = tokio::task::JoinSet::new();
-    let mut start = 0;
-    while start < len {
+    while !rest.is_empty() {
         if running.len() >= PARALLEL {
             finished(running.join_next().await)?;
         }
-        let end = (start + PART).min(len);
-        running.spawn(upload.put_part(PutPayload::from(part(file, start, end)?)));
-        start = end;
+        running.spawn(upload.put_part(PutPayload::from(rest.split_to(rest.len().min(size)))));
     }
     while let Some(result) = running.join_next().await {
         finished(Some(result))?;
