@@ -101,7 +101,7 @@ pub(crate) fn audit(
         for folder in ["__group", "__meta"] {
             coverage.add_folder(&reader, folder, report)?;
         }
-        let opened = group::open_with(&reader, &options.open, |folder, name| {
+        let opened = group::open_with(&reader, &reader, &options.open, |folder, name| {
             audit_array(&reader, folder, name, options, &mut coverage, report)
         });
         match opened {

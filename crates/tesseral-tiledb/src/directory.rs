@@ -15,6 +15,16 @@ use crate::wire::primitive::le64;
 /// Folders of an array that are listed when it is opened.
 pub(crate) const LISTED: [&str; 4] = ["__commits", "__meta", "__fragment_meta", "__schema"];
 
+/// Folders of an array or a group that are listed with the first contact.
+pub(crate) const FIRST: [&str; 5] =
+    ["__commits", "__meta", "__fragment_meta", "__schema", crate::group::MEMBERS];
+
+/// Announces the listings of an array's folder and of those in it.
+pub(crate) fn announce(reader: &MetadataLoader, prefix: &str) {
+    let folders = LISTED.iter().map(|name| join(prefix, name));
+    reader.announce(folders.chain([prefix.to_owned()]), []);
+}
+
 /// Folder of a fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FragmentEntry {
@@ -40,6 +50,16 @@ pub(crate) struct DeleteEntry {
 pub(crate) enum DeleteBytes {
     Object(String),
     Inline(Vec<u8>),
+}
+
+impl DeleteEntry {
+    /// The object with the condition, if it has its own.
+    pub(crate) fn object(&self) -> Option<&String> {
+        match &self.bytes {
+            DeleteBytes::Object(object) => Some(object),
+            DeleteBytes::Inline(_) => None,
+        }
+    }
 }
 
 /// A list of fragments that have been replaced by another one.
@@ -198,11 +218,11 @@ fn in_time(folder: &str, entries: Vec<ObjectInfo>) -> Vec<(String, Name)> {
 pub(crate) fn metadata(reader: &MetadataLoader, folder: &str) -> Result<Vec<(String, Name)>> {
     let mut replaced = HashSet::new();
     let entries = reader.list(folder)?;
-    for entry in &entries {
-        if entry.name.ends_with(".vac") {
-            let text = reader.lines(&join(folder, &entry.name))?;
-            replaced.extend(names(&text));
-        }
+    let lists = entries.iter().filter(|entry| entry.name.ends_with(".vac"));
+    let lists: Vec<String> = lists.map(|entry| join(folder, &entry.name)).collect();
+    reader.announce([], &lists);
+    for list in &lists {
+        replaced.extend(names(&reader.lines(list)?));
     }
     let mut files = in_time(folder, entries);
     files.retain(|(object, _)| !replaced.contains(last_component(object)));

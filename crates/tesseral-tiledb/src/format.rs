@@ -36,7 +36,7 @@ impl Format for TileDbFormat {
     }
 
     fn first_folders(&self) -> &[&'static str] {
-        &crate::directory::LISTED
+        &crate::directory::FIRST
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -72,7 +72,11 @@ impl Format for TileDbFormat {
     fn sniff(&self, probe: &Probe<'_>) -> Sniff {
         let Some(entries) = probe.entries else { return Sniff::No };
         let has = |name: &str| entries.iter().any(|e| e.name == name);
-        if has("__schema") || has("__array_schema.tdb") || has(crate::group::MARKER) || has("__group") {
+        if has("__schema")
+            || has("__array_schema.tdb")
+            || has(crate::group::MARKER)
+            || has(crate::group::MEMBERS)
+        {
             return Sniff::Content;
         }
         if probe.has_extension(self.extensions()) || has("__fragments") || has("__commits") {

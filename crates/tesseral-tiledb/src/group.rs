@@ -3,18 +3,21 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tesseral_core::{ErrorKind, Result};
+use tesseral_core::{Error, ErrorKind, Result};
 use tesseral_format::OpenOptions;
-use tesseral_store::StoreExt;
+use tesseral_store::{Location, ObjectInfo, Rounds, StoreExt};
 
 use crate::array::TileDbArray;
 use crate::directory;
 use crate::metadata_loader::{MetadataLoader, join};
-use crate::open::{TileDbContainer, open_array, times};
+use crate::open::{TileDbContainer, open_array, open_array_at_once, times};
+use crate::portion::KEPT;
 use crate::wire::group::{self, Member};
 
 /// The empty file that marks a group.
 pub(crate) const MARKER: &str = "__tiledb_group.tdb";
+/// The folder of its lists of members.
+pub(crate) const MEMBERS: &str = "__group";
 
 /// Content of a group.
 #[derive(Debug)]
@@ -94,9 +97,10 @@ pub(crate) fn is_group(reader: &MetadataLoader) -> Result<bool> {
 }
 
 pub(crate) fn members(reader: &MetadataLoader, prefix: &str) -> Result<Vec<Member>> {
-    let folder = join(prefix, "__group");
+    let listed = directory::metadata(reader, &join(prefix, MEMBERS))?;
+    reader.announce([], listed.iter().map(|(object, _)| object));
     let mut members = group::Members::default();
-    for (object, _) in directory::metadata(reader, &folder)? {
+    for (object, _) in listed {
         let (bytes, _) = reader.object(&object)?;
         group::apply(&reader.store.describe(&object), &bytes, &mut members)?;
     }
@@ -111,9 +115,12 @@ pub(crate) fn folder_of(location: &str, prefix: &str, relative: bool, uri: &str)
         return below(uri).then(|| join(prefix, uri));
     }
     // An absolute URI can be inside the group.
+    let root = match Location::parse(location).ok()? {
+        Location::Path(path) => std::path::absolute(path).ok()?.to_str()?.to_owned(),
+        Location::Url(url) => url,
+    };
     let path = uri.strip_prefix("file://").unwrap_or(uri);
-    let root = std::path::absolute(location).ok()?;
-    let inside = path.strip_prefix(root.to_str()?.trim_end_matches('/'))?.strip_prefix('/')?;
+    let inside = path.strip_prefix(root.trim_end_matches('/'))?.strip_prefix('/')?;
     let in_group = prefix.is_empty() || inside.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'));
     (below(inside) && in_group).then(|| inside.to_owned())
 }
@@ -127,28 +134,55 @@ fn name_of(member: &Member) -> &str {
     }
 }
 
-/// Returns whether a folder exists.
-fn exists(reader: &MetadataLoader, folder: &str) -> Result<bool> {
+/// Returns the entries of a folder; `None` if it does not exist.
+fn entries(reader: &MetadataLoader, folder: &str) -> Result<Option<Vec<ObjectInfo>>> {
     match reader.store.list(folder) {
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => Ok(false),
-        other => other.map(|_| true),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => Ok(None),
+        other => other.map(Some),
     }
-}
-
-/// Returns whether a folder holds anything of an array.
-fn holds_array(reader: &MetadataLoader, folder: &str) -> Result<bool> {
-    Ok(reader.list(folder)?.iter().any(|entry| entry.name.starts_with("__")))
 }
 
 /// Opens the member arrays below the group, including those of nested groups.
 pub(crate) fn open(reader: &Arc<MetadataLoader>, options: &OpenOptions) -> Result<TileDbContainer> {
-    open_with(reader, options, |folder, name| open_array(reader, folder, name, options).map(Some))?
+    open_with(reader, reader, options, |folder, name| open_array(reader, folder, name, options).map(Some))?
         .with_labels(reader, options)
 }
 
+/// As [`open`], across a network: what is needed of all members is requested together.
+pub(crate) fn open_at_once(
+    rounds: &MetadataLoader,
+    reader: &Arc<MetadataLoader>,
+    options: &OpenOptions,
+) -> Result<TileDbContainer> {
+    let mut left = KEPT;
+    let array = |folder: &str, name: &str| {
+        open_array_at_once(rounds, reader, folder, name, options, &mut left).map(Some)
+    };
+    open_with(rounds, reader, options, array)?.with_labels(rounds, options)
+}
+
+/// A member that still has to be opened.
+struct Unopened {
+    /// Folder and name of its group.
+    prefix: String,
+    path: String,
+    member: Member,
+    depth: usize,
+}
+
+impl Unopened {
+    /// The members of a group, the first one last.
+    fn members(reader: &MetadataLoader, prefix: &str, path: &str, depth: usize) -> Result<Vec<Self>> {
+        let members = members(reader, prefix)?.into_iter().rev();
+        let own = |member| Self { prefix: prefix.to_owned(), path: path.to_owned(), member, depth };
+        Ok(members.map(own).collect())
+    }
+}
+
 /// Opens the members with `array`, which gets the folder and the name of each and can skip it. Members that are not read are
-/// listed with the reason.
+/// listed with the reason. Lists and attributes are read from `metadata`.
 pub(crate) fn open_with(
+    metadata: &MetadataLoader,
     reader: &Arc<MetadataLoader>,
     options: &OpenOptions,
     mut array: impl FnMut(&str, &str) -> Result<Option<TileDbArray>>,
@@ -156,35 +190,42 @@ pub(crate) fn open_with(
     let mut listed = Vec::new();
     let mut arrays = Vec::new();
     let mut names = Vec::new();
-    let inside = |prefix: &str, path: &str, depth: usize| -> Result<Vec<(String, String, Member, usize)>> {
-        let members = members(reader, prefix)?.into_iter().rev();
-        Ok(members.map(|m| (prefix.to_owned(), path.to_owned(), m, depth)).collect())
-    };
-    let mut todo = inside("", "", 0)?;
-    while let Some((prefix, path, member, depth)) = todo.pop() {
+    let meaning = Rounds::later(TileDbContainer::group_meaning(metadata, times(options)))?;
+    let mut todo = Unopened::members(metadata, "", "", 0)?;
+    let mut waiting = false;
+    while let Some(Unopened { prefix, path, member, depth }) = todo.pop() {
         let name = join(&path, name_of(&member));
         let folder = folder_of(reader.store.location(), &prefix, member.relative, &member.uri);
-        let state = match &folder {
-            None => MemberState::Outside,
-            Some(_) if depth >= reader.limits.depth => MemberState::TooDeep,
-            Some(folder) if !exists(reader, folder)? => MemberState::Missing,
-            Some(folder) if member.group => {
-                todo.extend(inside(folder, &name, depth + 1)?);
-                MemberState::Read
+        let mut open = |folder: &str| {
+            if member.group {
+                metadata.announce([join(folder, MEMBERS)], []);
+            } else {
+                directory::announce(metadata, folder);
             }
-            Some(folder) if !holds_array(reader, folder)? => MemberState::Empty,
-            Some(folder) => match array(folder, &name)? {
-                Some(array) => {
-                    arrays.push(Arc::new(array));
-                    names.push(name.clone());
-                    MemberState::Read
-                }
-                None => MemberState::Lost,
-            },
+            let Some(entries) = entries(metadata, folder)? else { return Ok(MemberState::Missing) };
+            if member.group {
+                todo.extend(Unopened::members(metadata, folder, &name, depth + 1)?);
+                return Ok(MemberState::Read);
+            }
+            if !entries.iter().any(|entry| entry.name.starts_with("__")) {
+                return Ok(MemberState::Empty);
+            }
+            let Some(array) = array(folder, &name)? else { return Ok(MemberState::Lost) };
+            arrays.push(Arc::new(array));
+            names.push(name.clone());
+            Ok(MemberState::Read)
         };
-        listed.push(ListedMember { name, member, folder, state });
+        let state = match &folder {
+            None => Some(MemberState::Outside),
+            Some(_) if depth >= reader.limits.depth => Some(MemberState::TooDeep),
+            Some(folder) => Rounds::later(open(folder))?,
+        };
+        match state {
+            Some(state) => listed.push(ListedMember { name, member, folder, state }),
+            None => waiting = true,
+        }
     }
-    let meaning = TileDbContainer::group_meaning(reader, times(options))?;
+    let meaning = meaning.filter(|_| !waiting).ok_or_else(Error::pending)?;
     Ok(TileDbContainer {
         reader: Arc::clone(reader),
         arrays,
@@ -237,6 +278,11 @@ mod tests {
             assert_eq!(folder("", false, outside), None, "{outside}");
         }
         assert_eq!(folder("inner", false, "/data/g/other"), None);
+        let at_url = |uri: &str| folder_of("s3://data/g/", "", false, uri);
+        assert_eq!(at_url("s3://data/g/a").as_deref(), Some("a"));
+        for outside in ["s3://data/gg/a", "s3://data/g/../a", "/data/g/a", "a"] {
+            assert_eq!(at_url(outside), None, "{outside}");
+        }
         for outside in ["../a", "a/../../b", "/a", "", "."] {
             assert_eq!(folder("", true, outside), None, "{outside}");
         }

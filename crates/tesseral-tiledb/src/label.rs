@@ -11,6 +11,7 @@ use tesseral_format::OpenOptions;
 use tesseral_store::{Rounds, StoreExt};
 
 use crate::array::TileDbArray;
+use crate::directory;
 use crate::fragment::Fragment;
 use crate::fragments::Fragments;
 use crate::group;
@@ -115,6 +116,7 @@ impl TileDbContainer {
                     continue;
                 };
                 let opened = Rounds::later((|| {
+                    directory::announce(metadata, &folder);
                     if metadata.list(&folder)?.is_empty() {
                         return Ok(None);
                     }

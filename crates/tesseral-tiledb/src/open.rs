@@ -9,13 +9,14 @@ use tesseral_store::{Bytes, Rounds, Store, StoreExt};
 
 use crate::array::TileDbArray;
 use crate::convention;
-use crate::directory::{self, ArrayDirectory, FragmentEntry};
+use crate::directory::{self, ArrayDirectory, DeleteEntry, FragmentEntry};
 use crate::fragment::{self, FooterBytes, Fragment};
 use crate::fragments::Fragments;
 use crate::geometry::Geometry;
 use crate::label::OpenedLabel;
 use crate::metadata_loader::{MetadataLoader, join};
 use crate::model::{StoredSchema, array_schema};
+use crate::portion::KEPT;
 use crate::wire::name::Name;
 use crate::wire::schema::Schema;
 use crate::wire::{consolidated_footers, enumeration, metadata};
@@ -42,7 +43,9 @@ pub(crate) fn read_attributes(
 ) -> Result<Attributes> {
     let mut attributes = Attributes::new();
     let mut counted = CountedValues::new(reader.limits, 0);
-    for (object, time) in files.iter().filter(|(_, t)| range.start <= t.start && t.end <= range.end) {
+    let files = || files.iter().filter(|(_, t)| range.start <= t.start && t.end <= range.end);
+    reader.announce([], files().map(|(object, _)| object));
+    for (object, time) in files() {
         let (bytes, stored) = reader.sized(object)?;
         counted.stored(stored);
         debug_assert!(time.start <= time.end);
@@ -287,8 +290,11 @@ impl ArrayListing {
     ) -> Result<TileDbArray> {
         let mut enumerations = BTreeMap::new();
         let (mut counted, mut files) = (CountedValues::new(reader.limits, 0), HashSet::new());
-        for (label, file) in &self.current.wire.enumerations {
-            let object = join(&join(&self.prefix, "__schema/__enumerations"), file);
+        let folder = join(&self.prefix, "__schema/__enumerations");
+        let listed = self.current.wire.enumerations.iter();
+        let listed: Vec<_> = listed.map(|(label, file)| (label, file, join(&folder, file))).collect();
+        metadata.announce([], listed.iter().map(|(_, _, object)| object));
+        for (label, file, object) in listed {
             let (bytes, stored) = metadata.sized(&object)?;
             // Any number of enumerations can have one file.
             counted.stored(if files.insert(file) { stored } else { 0 });
@@ -312,10 +318,13 @@ impl ArrayListing {
         }
         let mut deletes = Vec::new();
         if self.current.wire.sparse {
-            for entry in &self.directory.deletes {
-                if self.range.start <= entry.time.start && entry.time.end <= self.range.end {
-                    deletes.push(crate::deletes::read(metadata, entry, &self.current.wire, &schema)?);
-                }
+            let seen = |entry: &&DeleteEntry| {
+                self.range.start <= entry.time.start && entry.time.end <= self.range.end
+            };
+            let listed = || self.directory.deletes.iter().filter(seen);
+            metadata.announce([], listed().filter_map(DeleteEntry::object));
+            for entry in listed() {
+                deletes.push(crate::deletes::read(metadata, entry, &self.current.wire, &schema)?);
             }
         }
         Ok(TileDbArray {
@@ -361,6 +370,50 @@ pub(crate) fn open_array(
     ArrayListing::new(reader, prefix, options)?.unopened(Arc::clone(reader), name)
 }
 
+/// Opens the array in folder `prefix` across a network: all folders are listed together, and then all metadata is read together,
+/// with the footers of the fragments. Of an array of more fragments than are `left`, they are opened on first use.
+///
+/// A schema is written before the first commit that needs it, but here both are listed at the same time. If one is missed, the
+/// fragment that names it cannot be opened; the caller then lists the folders in order, which also reports all other errors.
+pub(crate) fn open_array_at_once(
+    rounds: &MetadataLoader,
+    reader: &Arc<MetadataLoader>,
+    prefix: &str,
+    name: &str,
+    options: &OpenOptions,
+    left: &mut usize,
+) -> Result<TileDbArray> {
+    directory::announce(rounds, prefix);
+    if let Some(listed) = Rounds::later(ArrayDirectory::described(rounds, prefix))? {
+        rounds.announce([], listed.schemas.iter().chain(&listed.metadata).map(|(object, _)| object));
+    }
+    if let Some(footers) = Rounds::later(consolidated_objects(rounds, prefix))? {
+        rounds.announce([], &footers);
+    }
+    // Commits do not depend on schemas: fragments are known before those are read.
+    let mut open = false;
+    if let Some(mut listed) = Rounds::later(ArrayDirectory::scan(rounds, prefix))? {
+        let (fragments, _) = listed.take_visible(times(options), false);
+        if let Some(rest) = left.checked_sub(fragments.len()) {
+            (open, *left) = (true, rest);
+            let consolidated = Rounds::later(consolidated_objects(rounds, prefix))?;
+            if fragments.len() <= few(rounds) || consolidated.is_some_and(|objects| objects.is_empty()) {
+                Rounds::later(fragment::read_footers(rounds, &fragments, None))?;
+            }
+        }
+    }
+    let mut listing = ArrayListing::new(rounds, prefix, options)?;
+    let opened = (open && listing.visible.len() <= KEPT).then(|| listing.fragments(rounds)).transpose();
+    // What describes the array is requested together with the fragments.
+    let opened = Rounds::later(opened)?;
+    let mut array = listing.described(rounds, Arc::clone(reader), name)?;
+    array.fragments = match opened.ok_or_else(Error::pending)? {
+        Some(fragments) => Fragments::from_opened(fragments)?,
+        None => Fragments::later(listing),
+    };
+    Ok(array)
+}
+
 /// Name of an array: the name of its folder.
 pub(crate) fn folder_name(location: &str) -> &str {
     let name = location.trim_end_matches('/').rsplit(['/', '\\']).next().unwrap_or(location);
@@ -390,8 +443,8 @@ impl TileDbContainer {
     pub fn open(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
         let reader = Arc::new(MetadataLoader::new(store, options)?);
         if reader.waits()
-            && let Ok(Some(opened)) = Rounds::run(&reader.store, |rounds| {
-                Self::open_at_once(&reader, &reader.through(rounds), options)
+            && let Ok(opened) = Rounds::run(&reader.store, |rounds| {
+                Self::open_at_once(&reader.through(rounds), &reader, options)
             })
         {
             return Ok(opened);
@@ -404,44 +457,19 @@ impl TileDbContainer {
         Self::from_array(Arc::clone(&reader), name, array).with_labels(&reader, options)
     }
 
-    /// Opens an array across a network: all folders are listed together, and then all metadata is read together, with the
-    /// footers of the fragments. `None` if the store is a group or has very many fragments.
-    ///
-    /// A schema is written before the first commit that needs it, but here both are listed at the same time. If one is missed, the
-    /// fragment that names it cannot be opened; the caller then lists the folders in order, which also reports all other errors.
+    /// Opens an array or a group across a network, with as much of its metadata as possible in each round.
     fn open_at_once(
-        reader: &Arc<MetadataLoader>,
         rounds: &MetadataLoader,
+        reader: &Arc<MetadataLoader>,
         options: &OpenOptions,
-    ) -> Result<Option<Self>> {
-        rounds.announce(directory::LISTED.iter().map(|name| (*name).to_owned()).chain([String::new()]), []);
+    ) -> Result<Self> {
+        rounds.announce(directory::FIRST.iter().map(|name| (*name).to_owned()).chain([String::new()]), []);
         if rounds.store.list("")?.iter().any(|entry| entry.name == crate::group::MARKER) {
-            return Ok(None);
+            return crate::group::open_at_once(rounds, reader, options);
         }
-        if let Some(listed) = Rounds::later(ArrayDirectory::described(rounds, ""))? {
-            rounds.announce([], listed.schemas.iter().chain(&listed.metadata).map(|(object, _)| object));
-        }
-        if let Some(footers) = Rounds::later(consolidated_objects(rounds, ""))? {
-            rounds.announce([], &footers);
-        }
-        // Commits do not depend on schemas: fragments are known before those are read.
-        let range = times(options);
-        if let Some(mut listed) = Rounds::later(ArrayDirectory::scan(rounds, ""))? {
-            let (fragments, _) = listed.take_visible(range, false);
-            if fragments.len() > crate::portion::KEPT {
-                return Ok(None);
-            }
-            let consolidated = Rounds::later(consolidated_objects(rounds, ""))?;
-            if fragments.len() <= few(rounds) || consolidated.is_some_and(|objects| objects.is_empty()) {
-                Rounds::later(fragment::read_footers(rounds, &fragments, None))?;
-            }
-        }
-        let mut listing = ArrayListing::new(rounds, "", options)?;
-        let fragments = listing.fragments(rounds)?;
         let name = folder_name(reader.store.location()).to_owned();
-        let mut array = listing.described(rounds, Arc::clone(reader), &name)?;
-        array.fragments = Fragments::from_opened(fragments)?;
-        Self::from_array(Arc::clone(reader), name, array).with_labels(rounds, options).map(Some)
+        let array = open_array_at_once(rounds, reader, "", &name, options, &mut { KEPT })?;
+        Self::from_array(Arc::clone(reader), name, array).with_labels(rounds, options)
     }
 
     pub(crate) fn from_array(reader: Arc<MetadataLoader>, name: String, array: TileDbArray) -> Self {

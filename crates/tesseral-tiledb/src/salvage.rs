@@ -24,7 +24,7 @@ pub(crate) fn salvage(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Sa
     let reader = Arc::new(MetadataLoader::new(Arc::new(ArrayStore(store)), options)?);
     let mut findings = Vec::new();
     let container = if group::is_group(&reader)? {
-        group::open_with(&reader, options, |folder, name| {
+        group::open_with(&reader, &reader, options, |folder, name| {
             match salvage_array(&reader, folder, name, options, &mut findings) {
                 Err(error) if error.is_damage() => {
                     findings.push(Finding::from_error("array_lost", &error).in_array(name));
