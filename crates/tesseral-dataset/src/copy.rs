@@ -14,7 +14,8 @@ use tesseral_engine::{Progress, Verified, verify_to};
 use tesseral_format::{AuditOptions, Depth, Format};
 use tesseral_registry as registry;
 use tesseral_store::{
-    ByteRange, Location, ObjectInfo, ObjectKind, Overwrite, ReadMode, Staged, StorageOptions, Store, StoreExt,
+    ByteRange, Location, ObjectInfo, ObjectKind, Overwrite, ReadMode, Staged, StorageOptions, Store,
+    StoreExt, Upcoming,
 };
 
 use crate::Open;
@@ -24,6 +25,8 @@ use crate::output::{Output, StagedOutput};
 const PIECE: u64 = 4 << 20;
 /// Number of bytes read at once.
 const BATCH: u64 = 32 << 20;
+/// Number of folders listed at once.
+const LISTED: usize = 1024;
 /// Maximum nesting depth of folders of a dataset.
 const MAX_DEPTH: usize = 64;
 
@@ -108,7 +111,7 @@ fn entries(store: &dyn Store) -> Result<(bool, DatasetObjects)> {
     let mut found = DatasetObjects::default();
     match len {
         Some(len) => found.objects.push(SourceObject { name: String::new(), len, etag: None }),
-        None => list(store, "", MAX_DEPTH, &mut found)?,
+        None => list(store, &mut found)?,
     }
     Ok((len.is_none(), found))
 }
@@ -117,7 +120,32 @@ fn is_folder(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() == std::io::ErrorKind::IsADirectory)
 }
 
-fn list(store: &dyn Store, folder: &str, depth: usize, found: &mut DatasetObjects) -> Result<()> {
+/// Lists a folder and those below it, one level after the other: over a network, the folders of a level are listed together.
+fn list(store: &dyn Store, found: &mut DatasetObjects) -> Result<()> {
+    let mut level = vec![String::new()];
+    for _ in 0..=MAX_DEPTH {
+        let mut below = Vec::new();
+        for folders in level.chunks(LISTED) {
+            if folders.len() > 1 && store.profile().parallel > 1 {
+                store.prefetch(&folders.iter().cloned().map(Upcoming::Listing).collect::<Vec<_>>());
+            }
+            for folder in folders {
+                below.extend(list_folder(store, folder, found)?);
+            }
+        }
+        if below.is_empty() {
+            return Ok(());
+        }
+        found.folders.extend(below.iter().cloned());
+        level = below;
+    }
+    let what = format!("nesting of {}", store.describe(level.first().map_or("", String::as_str)));
+    Err(Error::limit(what, MAX_DEPTH as u64 + 1, MAX_DEPTH as u64))
+}
+
+/// Adds the objects of a folder, and returns the folders in it.
+fn list_folder(store: &dyn Store, folder: &str, found: &mut DatasetObjects) -> Result<Vec<String>> {
+    let mut below = Vec::new();
     for ObjectInfo { name, kind, len, etag } in store.list(folder)? {
         let name = if folder.is_empty() { name } else { format!("{folder}/{name}") };
         match kind {
@@ -125,24 +153,14 @@ fn list(store: &dyn Store, folder: &str, depth: usize, found: &mut DatasetObject
                 let what = format!("copying {}, a symbolic link", store.describe(&name));
                 return Err(Error::unsupported(what).hint("copy the target of the link"));
             }
-            ObjectKind::Folder if depth == 0 => {
-                return Err(Error::limit(
-                    format!("nesting of {}", store.describe(&name)),
-                    MAX_DEPTH as u64 + 1,
-                    MAX_DEPTH as u64,
-                ));
-            }
-            ObjectKind::Folder => {
-                list(store, &name, depth - 1, found)?;
-                found.folders.push(name);
-            }
+            ObjectKind::Folder => below.push(name),
             ObjectKind::File => {
                 let len = len.map_or_else(|| store.len(&name), Ok)?;
                 found.objects.push(SourceObject { name, len, etag });
             }
         }
     }
-    Ok(())
+    Ok(below)
 }
 
 /// Reads all objects in batches and writes them to the staged output.

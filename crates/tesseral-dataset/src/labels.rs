@@ -77,20 +77,21 @@ impl PendingLabels {
         wanted: impl Fn(usize) -> bool,
         small: bool,
     ) -> Result<(NumberedLabels, Option<Self>)> {
-        let (mut found, mut pending) = (Vec::new(), Vec::new());
-        for &(dim, own) in &self.coordinates {
-            if !wanted(dim) {
-                pending.push((dim, own));
-                continue;
-            }
-            let open = || {
+        let (wanted, mut pending): (Vec<_>, Vec<_>) =
+            self.coordinates.iter().copied().partition(|(dim, _)| wanted(*dim));
+        let get = |&(_, own): &(usize, usize)| {
+            self.container.labels().get(own, || {
                 let array = self.container.unlabeled(own)?.physical();
                 match small && bytes(&array) > EAGER {
                     true => Err(Error::limit("labels", bytes(&array), EAGER)),
                     false => Ok(array),
                 }
-            };
-            match self.container.labels().get(own, open) {
+            })
+        };
+        let read = tesseral_store::together(&**self.container.inner().store(), &wanted, get);
+        let mut found = Vec::new();
+        for ((dim, own), labels) in wanted.into_iter().zip(read) {
+            match labels {
                 Ok(labels) => found.extend(labels.map(|labels| (dim, labels))),
                 Err(_) if small => pending.push((dim, own)),
                 Err(error) => return Err(error),

@@ -10,18 +10,17 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tesseral_core::{Advice, Error, ErrorKind, Result};
 use tesseral_format::{Probe, Sniff};
 use tesseral_registry as registry;
 use tesseral_store::{
-    CLAIM, Claim, Location, ObjectInfo, ObjectKind, Overwrite, ReadMode, StagedPath, Store,
+    CLAIM, Claim, Location, ObjectInfo, ObjectKind, Overwrite, ReadMode, StagedPath, Store, together,
 };
 
 use super::{Output, OutputKind};
 
-/// Number of objects uploaded at the same time.
-const PARALLEL: usize = 8;
 /// Number of bytes copied at once.
 const BLOCK: usize = 4 << 20;
 
@@ -54,6 +53,8 @@ impl RemoteTarget {
             Ok::<_, Error>(store.canceled_by(cancel).unwrap_or(store))
         };
         let (store, claim) = (at(url.to_owned())?, at(format!("{}{CLAIM}", url.trim_end_matches('/')))?);
+        // Web servers are only read, which is known before anything is written.
+        drop(store.stage("", Overwrite::Replace)?);
         check(&store, kind, overwrite)?;
         let folder = tempfile::Builder::new().prefix("tesseral-").tempdir().map_err(|e| {
             Error::io("create", "a temporary folder", e).hint("set TMPDIR to a folder with enough space")
@@ -98,22 +99,13 @@ impl RemoteTarget {
     }
 
     fn put_all(&self, names: &[String]) -> Result<()> {
-        if names.is_empty() {
-            return Ok(());
-        }
-        let share = names.len().div_ceil(PARALLEL);
-        let put_some = |names: &[String]| {
-            names
-                .iter()
-                .try_for_each(|name| put(&*self.store, name, &self.local.join(name), Overwrite::Refuse))
+        let failed = AtomicBool::new(false);
+        let put = |name: &String| match failed.load(Relaxed) {
+            true => Ok(()),
+            false => put(&*self.store, name, &self.local.join(name), Overwrite::Refuse)
+                .inspect_err(|_| failed.store(true, Relaxed)),
         };
-        std::thread::scope(|scope| {
-            let running: Vec<_> =
-                names.chunks(share).map(|names| scope.spawn(move || put_some(names))).collect();
-            running.into_iter().try_for_each(|thread| {
-                thread.join().map_err(|_| Error::internal("an uploading thread panicked"))?
-            })
-        })
+        together(&*self.store, names, put).into_iter().collect()
     }
 }
 
