@@ -18,7 +18,17 @@ import numpy as np
 import pytest
 
 from s3_server import BUCKET, cube, local, s3  # noqa: F401  (fixtures)
-from support import TET, tet
+from support import TET, example, tet
+
+
+def keeps_the_contract(url, env=None):
+    """Runs the suite of stores on a server."""
+    done = example("check_store", url, env=env)
+    assert done.returncode == 0, done.stderr
+
+
+def test_s3_keeps_the_contract_of_stores(s3):
+    keeps_the_contract(f"s3://{BUCKET}/contract/of/stores")
 
 
 def keys(client, prefix):
@@ -505,6 +515,7 @@ def test_azure_reads_writes_and_appends(azure, local, tmp_path):
     settings, port = azure
     create_container(settings, port, "data")
     env = {**os.environ, **settings}
+    keeps_the_contract("az://data/contract", env)
     for name in ["cube.tet", "cube.tgm", "cube.tdb"]:
         url = f"az://data/{name}"
         for command in (["convert", local / name, url], ["verify", url], ["diff", local / name, url]):
@@ -515,6 +526,35 @@ def test_azure_reads_writes_and_appends(azure, local, tmp_path):
     assert sorted(process.wait(timeout=60) == 0 for process in racers) == [False, False, True]
     done = run("consolidate", "az://data/cube.tdb", env=env)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def webdav(local):
+    """A WebDAV server of the datasets, and its URL."""
+    pytest.importorskip("wsgidav")
+    from cheroot.wsgi import Server as WsgiServer
+    from wsgidav.wsgidav_app import WsgiDAVApp
+
+    shares = {"/": {"root": str(local), "readonly": True}}
+    application = WsgiDAVApp({"provider_mapping": shares, "simple_dc": {"user_mapping": {"*": True}}, "logging": {"enable": False}, "verbose": 0})
+    server = WsgiServer(("127.0.0.1", 0), application, numthreads=16)
+    server.prepare()
+    threading.Thread(target=server.serve, daemon=True).start()
+    yield f"http://127.0.0.1:{server.bind_addr[1]}"
+    server.stop()
+
+
+def test_web_servers_with_listings_have_folders(webdav, local, cube):
+    for name in ("cube.tet", "cube.tgm", "cube.tdb", "cube.npy"):
+        url = f"{webdav}/{name}"
+        assert tet("cat", url, "--raw") == cube.tobytes()
+        assert tet("cat", url, "0=3:9", "2=7", "--raw") == cube[3:9, :, 7].tobytes()
+        tet("diff", local / name, url)
+        tet("verify", url)
+    tet("info", f"{webdav}/none.tet", code=3)
+    # They are only read.
+    tet("convert", local / "cube.tet", f"{webdav}/out.tet", code=7)
+    tet("append", f"{webdav}/cube.tgm", local / "cube.tgm", code=7)
 
 
 def test_a_proxy_and_certificates_are_taken_from_the_settings(serve, local):
@@ -723,6 +763,10 @@ def test_google_reads_writes_and_appends(google, local, cube):
     check("info", "gs://bucket/none.tet", code=3)
     done = run("info", "gs://bucket/folder/cube.tet", env={**google.env, "GOOGLE_BEARER_TOKEN": "another"})
     assert done.returncode == 3 and b"GOOGLE_APPLICATION_CREDENTIALS" in done.stderr, done.stderr
+
+
+def test_google_keeps_the_contract_of_stores(google):
+    keeps_the_contract("gs://bucket/contract", google.env)
 
 
 def test_google_joins_large_objects_of_parts(google, tmp_path):

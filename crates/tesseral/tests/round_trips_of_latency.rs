@@ -15,9 +15,11 @@ use object_store::memory::InMemory;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
 use tesseral::store::{CacheFolder, RemoteStore, Store, StoreExt, Traffic};
 use tesseral::{
-    Append, Array, ArrayId, ArraySpec, Create, DType, Edit, Open, OpenOptions, Options, Overwrite, Region,
+    Append, Array, ArrayId, ArraySchema, ArraySpec, Create, DType, Edit, Open, OpenOptions, Options,
+    Overwrite, Region,
 };
 use tesseral::{Consolidate, MaintenancePart, Selection, Slice, StatSet};
+use tesseral_core::schema::VariableRole;
 
 const LATENCY: Duration = Duration::from_millis(50);
 
@@ -150,6 +152,53 @@ fn a_thousand_fragments_open_in_three_rounds() {
         assert!(found.from_statistics);
     });
     assert!(stated.0 <= 3, "{stated:?}");
+}
+
+/// A variable over three coordinates, which are read as its labels.
+fn with_coordinates(path: &Path, format: &str) -> Vec<u8> {
+    let mut session = Create::new().begin(path, format).unwrap();
+    let shape = [30, 40, 50];
+    for (name, extent) in ["time", "lat", "lon"].into_iter().zip(shape) {
+        let mut schema = ArraySchema::dense(name, DType::Float64, &[extent], &[extent]);
+        schema.dims[0].name = name.to_owned();
+        schema.role = VariableRole::Index;
+        let cells: Vec<u8> = (0..extent).flat_map(|n| (n as f64).to_le_bytes()).collect();
+        let id = session.add(&ArraySpec::raw(schema)).unwrap();
+        session.write(id, &cells).unwrap();
+    }
+    let mut schema = ArraySchema::dense("sst", DType::UInt32, &shape, &[10, 40, 50]);
+    for (dim, name) in schema.dims.iter_mut().zip(["time", "lat", "lon"]) {
+        dim.name = name.to_owned();
+    }
+    let cells: Vec<u8> = (0..shape.iter().product::<u64>() as u32).flat_map(u32::to_le_bytes).collect();
+    let id = session.add(&ArraySpec::raw(schema)).unwrap();
+    session.write(id, &cells).unwrap();
+    session.commit().unwrap();
+    cells
+}
+
+/// Members of a group are opened together, and the labels of all dimensions are read together.
+#[test]
+fn several_arrays_take_as_many_rounds_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for (format, most) in [("tet", 2), ("tiledb", 5)] {
+        let path = folder.path().join(format);
+        let cells = with_coordinates(&path, format);
+        let client = uploaded(&path);
+        let attempt = || {
+            let store = distant(Arc::clone(&client));
+            let container = Open::new().open_store(Arc::clone(&store) as Arc<dyn Store>).unwrap();
+            assert_eq!(container.len(), 4);
+            let array = container.array("sst").unwrap();
+            assert!(array.schema().dims.iter().all(|dim| dim.labels.is_some()));
+            let opened = store.traffic();
+            let read = array.read(&array.select(["time=3.0..4.0"]).unwrap()).unwrap();
+            assert_eq!(read.bytes(), &cells[3 * 2000 * 4..5 * 2000 * 4]);
+            (opened.rounds, store.traffic().since(&opened).rounds)
+        };
+        let (opened, read) = (0..ATTEMPTS).map(|_| attempt()).min().unwrap();
+        assert!(opened <= most && read <= 1, "{format}: {opened} {read}");
+    }
 }
 
 #[test]
