@@ -375,7 +375,7 @@ class Array(_reduce.Reducible):
         return stored cells."""
         view = self._view.physical()
         cells = np.ma.asarray(view.masked())
-        return cells if view.time is None else _times(view, cells, self.attrs.get("units") or view.time[0], view.time[1])
+        return cells if view.time is None else _times(view, cells, self.attrs)
 
     def filled(self, value: complex | str | bytes | np.generic) -> Cells:
         """Reads all cells, with `value` in place of nulls."""
@@ -522,8 +522,10 @@ class Array(_reduce.Reducible):
         return array_html(self)
 
 
-def _times(view: View, numbers: np.ma.MaskedArray[Any, Any], units: str, calendar: str) -> np.ma.MaskedArray[Any, Any]:
-    """Converts CF numbers to times."""
+def _times(view: View, numbers: np.ma.MaskedArray[Any, Any], attrs: Mapping[str, Any]) -> np.ma.MaskedArray[Any, Any]:
+    """Converts CF numbers to times. Bounds without units have those of their coordinate."""
+    units, calendar = view.time or ("", "")
+    units = attrs.get("units") or units
     mask = np.ma.getmaskarray(numbers)
     plain = np.ascontiguousarray(numbers.data)
     stored = plain.astype(plain.dtype.newbyteorder("<"), copy=False)
