@@ -91,8 +91,8 @@ struct Axis {
 
 impl Axis {
     fn new<K: Key>(keys: impl Iterator<Item = K>) -> Self {
-        let (mut known, mut first, mut places): (HashMap<K, u32>, Vec<(K, u32)>, Vec<u32>) =
-            Default::default();
+        let mut known: HashMap<K, u32> = HashMap::new();
+        let (mut first, mut places) = (Vec::<(K, u32)>::new(), Vec::new());
         let mut last: Option<(K, u32)> = None;
         for (row, key) in (0_u32..).zip(keys) {
             // Sorted columns repeat their values.

@@ -52,12 +52,12 @@ pub(crate) struct VirtualLayout {
     pub(crate) index: u32,
 }
 
+/// Bytes that take the place of others in a file, with their addresses.
+pub(crate) type Patches = Vec<(u64, Vec<u8>)>;
+
 /// The layout of the virtual dataset whose object header is at `address`, and the bytes by which the header is shown to the parser,
 /// which does not know this layout: a compact one of the same length, and the checksum of that. `None` for other layouts.
-pub(crate) fn virtual_layout(
-    file: &File,
-    address: u64,
-) -> Result<Option<(VirtualLayout, Vec<(u64, Vec<u8>)>)>> {
+pub(crate) fn virtual_layout(file: &File, address: u64) -> Result<Option<(VirtualLayout, Patches)>> {
     let mut found = None;
     each(file, address, |message| {
         if message.kind != LAYOUT {

@@ -11,6 +11,8 @@ use hdf5_reader::{Storage, StorageBuffer};
 use tesseral_core::{Cancel, Error, ErrorKind, Result};
 use tesseral_store::{ByteRange, Rounds, Store, StoreExt, Upcoming};
 
+use crate::header_messages::Patches;
+
 /// Bytes that the metadata of any file can take.
 const FREE: u64 = 128 << 20;
 /// Times that metadata can be read again: parsers read some structures once per object that refers to them.
@@ -78,7 +80,7 @@ impl MetadataStorage {
     }
 
     /// Shows the parser other bytes than those of the file, at most [`SHOWN`] at a place.
-    pub(crate) fn show(&self, patches: Vec<(u64, Vec<u8>)>) {
+    pub(crate) fn show(&self, patches: Patches) {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner).extend(patches);
     }
 

@@ -64,7 +64,7 @@ enum MappedPiece {
     /// Cells that no source has.
     Fill,
     /// Cells of a chunk of the source of a mapping: all of its tile, or this box of it.
-    Chunk { mapping: usize, chunk: PlannedChunk, part: Option<Region> },
+    Chunk { mapping: usize, chunk: Box<PlannedChunk>, part: Option<Region> },
 }
 
 /// Pieces that were planned, by number, and the objects of their parts.
@@ -365,7 +365,7 @@ impl VirtualDataset {
             let access = if complete { chunk.access } else { Access::Coded { granule: None } };
             let id = pieces.number(number + 1, chunk.id, &cells, || MappedPiece::Chunk {
                 mapping: number,
-                chunk,
+                chunk: Box::new(chunk),
                 part,
             });
             out.chunks.push(PlannedChunk { layer, ..PlannedChunk::exact(id, cells, parts, access) });
@@ -428,8 +428,7 @@ impl VirtualDataset {
     fn decode_part(
         &self,
         array: &dyn ArraySource,
-        chunk: &PlannedChunk,
-        part: &Region,
+        (chunk, part): (&PlannedChunk, &Region),
         column: Column,
         parts: &[Bytes],
         out: ColumnMut<'_>,
@@ -554,7 +553,7 @@ impl ArraySource for VirtualDataset {
                 self.array(*mapping)?.decode(chunk, column, parts, cells, out, scratch)
             }
             MappedPiece::Chunk { mapping, chunk, part: Some(part) } => {
-                self.decode_part(&**self.array(*mapping)?, chunk, part, column, parts, out, scratch)
+                self.decode_part(&**self.array(*mapping)?, (chunk, part), column, parts, out, scratch)
             }
             MappedPiece::Fill => match out {
                 ColumnMut::Fixed { values, validity: None } => {

@@ -139,7 +139,7 @@ fn nested(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
         return array(object, depth);
     }
     if let Ok(map) = object.cast::<PyMapping>() {
-        return from_mapping(map, depth + 1).map(Value::Map);
+        return Ok(Value::Map(Box::new(from_mapping(map, depth + 1)?)));
     }
     let items = object
         .try_iter()

@@ -21,7 +21,7 @@ fn value(json: &serde_json::Value) -> Value {
         },
         Json::String(text) => Value::from(text.as_str()),
         Json::Array(items) => Value::List(items.iter().map(value).collect()),
-        Json::Object(map) => Value::Map(map.iter().map(|(k, v)| (k.clone(), value(v))).collect()),
+        Json::Object(map) => Value::Map(Box::new(map.iter().map(|(k, v)| (k.clone(), value(v))).collect())),
     }
 }
 
