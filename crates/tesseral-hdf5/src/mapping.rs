@@ -144,7 +144,8 @@ impl CellSelection {
             }
             boxes.push(Region::new(bounds));
         }
-        Ok(Self::Boxes(boxes))
+        // Older files list the boxes of regular selections.
+        Ok(regular_blocks(&boxes).map_or(Self::Boxes(boxes), Self::Blocks))
     }
 
     fn regular(cursor: &mut Cursor<'_>, width: usize) -> Result<Self> {
@@ -193,6 +194,27 @@ impl CellSelection {
             Self::Blocks(_) | Self::Boxes(_) => Err(mismatch()),
         }
     }
+}
+
+/// Boxes as blocks along every axis, if they are all combinations of those.
+fn regular_blocks(boxes: &[Region]) -> Option<Vec<AxisBlocks>> {
+    let rank = boxes.first()?.rank();
+    let mut axes = Vec::with_capacity(rank);
+    let mut combinations = 1_usize;
+    for axis in 0..rank {
+        let mut runs: Vec<(u64, u64)> = boxes.iter().map(|one| (one.start(axis), one.extent(axis))).collect();
+        runs.sort_unstable();
+        runs.dedup();
+        let &[(start, block), ..] = &runs[..] else { return None };
+        let stride = runs.get(1).map_or(block, |(second, _)| second - start);
+        let even = runs.windows(2).all(|two| two[1].0 - two[0].0 == stride && two[1].1 == block);
+        combinations = combinations.checked_mul(runs.len())?;
+        axes.push(AxisBlocks::new(start, stride, runs.len() as u64, block).filter(|_| even)?);
+    }
+    let mut distinct: Vec<&[(u64, u64)]> = boxes.iter().map(Region::bounds).collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    (distinct.len() == combinations && distinct.len() == boxes.len()).then_some(axes)
 }
 
 fn rank(cursor: &mut Cursor<'_>) -> Result<usize> {

@@ -399,7 +399,9 @@ impl VirtualDataset {
             plan.stored_bytes(),
         )?;
         let mut pieces = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
-        for region in rest {
+        // Steps of the selection can skip all cells of a box.
+        let selected = |region: &Region| request.selection().is_some_and(|all| all.clip(region).is_some());
+        for region in rest.into_iter().filter(selected) {
             let id = pieces.number(0, 0, &region, || MappedPiece::Fill);
             let part = |column: &Column| Part::values(*column, 0, &(0..0));
             let parts = request.columns.iter().map(part).collect();

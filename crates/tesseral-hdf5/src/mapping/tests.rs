@@ -133,6 +133,27 @@ proptest! {
 }
 
 #[test]
+fn listed_boxes_of_regular_selections_are_blocks() {
+    let boxes = |bounds: &[[(u64, u64); 2]]| bounds.iter().map(|one| Region::new(*one)).collect::<Vec<_>>();
+    let listed = boxes(&[
+        [(1, 2), (0, 3)],
+        [(1, 2), (5, 8)],
+        [(4, 5), (0, 3)],
+        [(4, 5), (5, 8)],
+        [(7, 8), (0, 3)],
+        [(7, 8), (5, 8)],
+    ]);
+    let axes = regular_blocks(&listed).unwrap();
+    assert_eq!(positions(&axes[0]), [1, 4, 7]);
+    assert_eq!(positions(&axes[1]), [0, 1, 2, 5, 6, 7]);
+    // One is missing, one is listed twice, distances or lengths differ.
+    assert_eq!(regular_blocks(&listed[1..]), None);
+    assert_eq!(regular_blocks(&[&listed[1..], &listed[1..2]].concat()), None);
+    assert_eq!(regular_blocks(&boxes(&[[(0, 1), (0, 1)], [(2, 3), (0, 1)], [(5, 6), (0, 1)]])), None);
+    assert_eq!(regular_blocks(&boxes(&[[(0, 1), (0, 1)], [(2, 4), (0, 1)]])), None);
+}
+
+#[test]
 fn the_work_of_uncovered_boxes_is_limited() {
     let boxes: Vec<Region> = (0..2000).map(|at| Region::new([(at, at + 2000), (at, at + 1)])).collect();
     let admit =
