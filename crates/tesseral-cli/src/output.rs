@@ -281,11 +281,15 @@ pub(crate) struct JsonRows {
 impl JsonRows {
     /// Starts the object with the members of `head`, which is not empty, and the list under `key`.
     pub(crate) fn begin(head: &serde_json::Value, key: &str) -> CliResult<Self> {
-        let mut output = OutputStream::stdout()?;
+        let mut rows = Self { output: OutputStream::stdout()?, rows: 0 };
         let text = format!("{head:#}");
         let members = text.strip_suffix("\n}").unwrap_or(&text);
-        output.put(format!("{members},\n  {}: [", serde_json::Value::from(key)).as_bytes())?;
-        Ok(Self { output, rows: 0 })
+        rows.put(&format!("{members},\n  {}: [", serde_json::Value::from(key)))?;
+        Ok(rows)
+    }
+
+    fn put(&mut self, text: &str) -> CliResult<()> {
+        self.output.put(escape_json(text).as_bytes())
     }
 
     /// Adds a row.
@@ -293,19 +297,19 @@ impl JsonRows {
         let separator = if self.rows == 0 { "\n    " } else { ",\n    " };
         self.rows += 1;
         // Strings contain no line breaks: they are escaped.
-        self.output.put(format!("{separator}{}", format!("{row:#}").replace('\n', "\n    ")).as_bytes())
+        self.put(&format!("{separator}{}", format!("{row:#}").replace('\n', "\n    ")))
     }
 
     /// Ends the list, and the object with the members of `tail`.
     pub(crate) fn finish(mut self, tail: &serde_json::Map<String, serde_json::Value>) -> CliResult<()> {
-        self.output.put(if self.rows == 0 { b"]" } else { b"\n  ]" })?;
+        self.put(if self.rows == 0 { "]" } else { "\n  ]" })?;
         let mut tail = tail.clone();
         explain::add_to(&mut tail);
         for (key, value) in &tail {
             let value = format!("{value:#}").replace('\n', "\n  ");
-            self.output.put(format!(",\n  {}: {value}", serde_json::Value::from(key.as_str())).as_bytes())?;
+            self.put(&format!(",\n  {}: {value}", serde_json::Value::from(key.as_str())))?;
         }
-        self.output.put(b"\n}\n")?;
+        self.put("\n}\n")?;
         self.output.finish()
     }
 }

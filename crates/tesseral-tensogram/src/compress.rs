@@ -64,24 +64,28 @@ pub(crate) fn compress<'a>(
     Ok(Cow::Owned(out))
 }
 
-/// Compresses frames, a run of them per thread.
+/// Compresses frames, one per thread at a time, so that at most one of each thread is in memory beside the result.
 fn encode_frames(coded: &[u8], level: i32, threads: usize) -> Result<Vec<u8>> {
     let encode = |part: &[u8]| -> Result<Vec<u8>> {
         let mut out = Vec::new();
         zstd::encode_frames(part, FRAME, level, &mut out, &mut Contexts::default())?;
         Ok(out)
     };
-    let each = coded.len().div_ceil(FRAME).div_ceil(threads.max(1)).saturating_mul(FRAME);
-    let mut parts = coded.chunks(each.max(FRAME));
-    let Some(first) = parts.next() else { return encode(coded) };
-    std::thread::scope(|scope| {
-        let others: Vec<_> = parts.map(|part| scope.spawn(move || encode(part))).collect();
-        let mut out = encode(first)?;
-        for other in others {
-            out.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-        }
-        Ok(out)
-    })
+    let mut out = Vec::new();
+    for group in coded.chunks(FRAME.saturating_mul(threads.max(1))) {
+        let mut parts = group.chunks(FRAME);
+        let Some(first) = parts.next() else { break };
+        std::thread::scope(|scope| {
+            let others: Vec<_> = parts.map(|part| scope.spawn(move || encode(part))).collect();
+            let first = encode(first)?;
+            out.extend_from_slice(&first);
+            for other in others {
+                out.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+            }
+            Ok::<_, Error>(())
+        })?;
+    }
+    Ok(out)
 }
 
 /// Compresses encoded bytes that arrive in pieces, into the bytes of [`compress`].

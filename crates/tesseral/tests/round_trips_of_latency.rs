@@ -158,13 +158,13 @@ fn a_thousand_fragments_open_in_three_rounds() {
 fn with_coordinates(path: &Path, format: &str) -> Vec<u8> {
     let mut session = Create::new().begin(path, format).unwrap();
     let shape = [30, 40, 50];
+    let mut coordinates = Vec::new();
     for (name, extent) in ["time", "lat", "lon"].into_iter().zip(shape) {
         let mut schema = ArraySchema::dense(name, DType::Float64, &[extent], &[extent]);
         schema.dims[0].name = name.to_owned();
         schema.role = VariableRole::Index;
         let cells: Vec<u8> = (0..extent).flat_map(|n| (n as f64).to_le_bytes()).collect();
-        let id = session.add(&ArraySpec::raw(schema)).unwrap();
-        session.write(id, &cells).unwrap();
+        coordinates.push((session.add(&ArraySpec::raw(schema)).unwrap(), cells));
     }
     let mut schema = ArraySchema::dense("sst", DType::UInt32, &shape, &[10, 40, 50]);
     for (dim, name) in schema.dims.iter_mut().zip(["time", "lat", "lon"]) {
@@ -172,6 +172,9 @@ fn with_coordinates(path: &Path, format: &str) -> Vec<u8> {
     }
     let cells: Vec<u8> = (0..shape.iter().product::<u64>() as u32).flat_map(u32::to_le_bytes).collect();
     let id = session.add(&ArraySpec::raw(schema)).unwrap();
+    for (coordinate, cells) in &coordinates {
+        session.write(*coordinate, cells).unwrap();
+    }
     session.write(id, &cells).unwrap();
     session.commit().unwrap();
     cells
