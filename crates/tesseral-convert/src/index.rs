@@ -177,6 +177,8 @@ impl<'a> Building<'a> {
             }
         }
         if !same.is_empty() {
+            // With the conventions of datasets, as those of the first source.
+            let own = open.open_store(store)?;
             self.compare(&own, number, &same, open)?;
         }
         Ok(())

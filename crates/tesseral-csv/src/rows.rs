@@ -1,6 +1,6 @@
 //! Rows of values in bytes, and where each value is.
 //!
-//! A value ends at a separator or a line end. One that begins with a quote ends there only after its closing quote; two quotes stand for
+//! A value ends at a separator or a line end. One that begins with a quote ends there only after its closing quote; two quotes represent
 //! one, and what follows the closing quote is kept as it is. Line ends are `\n`, `\r` or both; empty lines are skipped. These are the
 //! rules of the crate `csv` with its default options, which is the oracle of the tests.
 //!

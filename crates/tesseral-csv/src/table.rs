@@ -58,7 +58,7 @@ pub(crate) struct CsvTable {
 }
 
 /// What a block holds.
-struct Block {
+struct RowBlock {
     rows: u64,
     lines: u64,
     columns: Vec<Inference>,
@@ -87,7 +87,7 @@ pub(crate) fn lines(bytes: &[u8]) -> u64 {
 }
 
 /// The file while it is examined.
-struct Scan<'a> {
+struct TableScan<'a> {
     store: &'a Arc<dyn Store>,
     options: &'a OpenOptions,
     object: String,
@@ -96,7 +96,7 @@ struct Scan<'a> {
     names: Vec<String>,
 }
 
-impl Scan<'_> {
+impl TableScan<'_> {
     /// The end of the first line that ends after `at`.
     fn line_end(&self, at: u64) -> Result<u64> {
         let mut start = at;
@@ -112,13 +112,13 @@ impl Scan<'_> {
     }
 
     /// Examines the rows in a range of bytes.
-    fn block(&self, range: Range<u64>) -> Result<Block> {
+    fn block(&self, range: Range<u64>) -> Result<RowBlock> {
         self.options.cancel.check()?;
         let width = self.names.len();
         let mut columns = alloc::with_capacity("types of columns", width)?;
         columns.resize(width, Inference::new(self.separator));
         let bytes = self.store.read("", range.clone())?;
-        let mut block = Block { rows: 0, lines: lines(&bytes), columns, ended: true, fault: None };
+        let mut block = RowBlock { rows: 0, lines: lines(&bytes), columns, ended: true, fault: None };
         let mut rows = Rows::new(self.separator, &bytes);
         while rows.start() {
             let (start, mut count, mut text) = (rows.at(), 0, None);
@@ -274,6 +274,6 @@ impl CsvTable {
         }
         let (begin, line) = if header { (end, line + lines(&head[start..end])) } else { (start, line) };
         drop(head);
-        Scan { store, options, object, len, separator, names }.table(header, begin as u64, line)
+        TableScan { store, options, object, len, separator, names }.table(header, begin as u64, line)
     }
 }

@@ -78,19 +78,19 @@ impl Container {
 }
 
 /// Values of a column in an order that sorts them.
-trait Key: Eq + Hash + Ord + Copy {}
-impl<T: Eq + Hash + Ord + Copy> Key for T {}
+trait PivotKey: Eq + Hash + Ord + Copy {}
+impl<T: Eq + Hash + Ord + Copy> PivotKey for T {}
 
 /// The different values of a column.
-struct Axis {
+struct PivotAxis {
     /// The first row of each value, in the order of the values.
     rows: Vec<u32>,
     /// The position of each row.
     places: Vec<u32>,
 }
 
-impl Axis {
-    fn new<K: Key>(keys: impl Iterator<Item = K>) -> Self {
+impl PivotAxis {
+    fn new<K: PivotKey>(keys: impl Iterator<Item = K>) -> Self {
         let mut known: HashMap<K, u32> = HashMap::new();
         let (mut first, mut places) = (Vec::<(K, u32)>::new(), Vec::new());
         let mut last: Option<(K, u32)> = None;
@@ -119,7 +119,7 @@ impl Axis {
     ///
     /// # Errors
     /// `InvalidRequest` for a missing value; `Unsupported` for a dtype without an order.
-    fn of(name: &str, field: &Field, cells: &Cells) -> Result<Self> {
+    fn from_column(name: &str, field: &Field, cells: &Cells) -> Result<Self> {
         let missing = field.missing_values();
         let rows = cells.len();
         let absent = |row: usize| {
@@ -142,13 +142,13 @@ impl Axis {
                 Ok(Self::new((0..rows).map(|row| cells.get(row))))
             }
             (CellLen::One, Class::Float | Class::Int | Class::UInt | Class::Time) => {
-                dispatch_element!(field.dtype, T => Ok(Self::of_numbers::<T>(cells)), else => unordered())
+                dispatch_element!(field.dtype, T => Ok(Self::from_numbers::<T>(cells)), else => unordered())
             }
             _ => unordered(),
         }
     }
 
-    fn of_numbers<T: Element>(cells: &Cells) -> Self {
+    fn from_numbers<T: Element>(cells: &Cells) -> Self {
         let numbers = cells.data().chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>);
         if T::DTYPE.class() != Class::Float {
             return Self::new(numbers.map(Element::to_i128));
@@ -255,7 +255,7 @@ impl PivotedTable {
             }
             let field = variable.array.selected_field();
             let cells = read_column(&variable.array, options.clone())?;
-            let axis = Axis::of(&variable.name, field, &cells)?;
+            let axis = PivotAxis::from_column(&variable.name, field, &cells)?;
             coordinates.push(HeldArray::new(variable, &cells, &axis.rows)?);
             axes.push(axis);
         }
@@ -299,7 +299,7 @@ impl PivotedTable {
 
 /// The row of each position; two rows of one position, or another error.
 fn positions(
-    axes: &[Axis],
+    axes: &[PivotAxis],
     shape: &[u64],
     container: &Container,
     memory: u64,

@@ -456,7 +456,7 @@ impl ChunkSequencer {
     ) -> Result<()> {
         if !self.ordered {
             let pending = place(chunk)?;
-            return with_workspace(|w| pending.store_into(&mut w.scratch.spare));
+            return with_workspace(|w| pending.store_into(&mut w.scratch));
         }
         let most = 2 * rayon::current_num_threads() as u64;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -480,7 +480,7 @@ impl ChunkSequencer {
         }
         drop(state);
         self.changed.notify_all();
-        with_workspace(|w| pending.store_into(&mut w.scratch.spare))
+        with_workspace(|w| pending.store_into(&mut w.scratch))
     }
 
     fn fail(&self) {

@@ -76,6 +76,38 @@ pub struct Scratch {
     pub contexts: Contexts,
     /// Buffers between codec stages.
     pub buffers: [Vec<u8>; 2],
-    /// Empty buffers for encoded bytes, [returned](crate::Pending::store_into) after a write.
-    pub spare: Vec<Vec<u8>>,
+    /// Empty buffers for encoded bytes.
+    spare: Vec<Vec<u8>>,
+}
+
+impl Scratch {
+    /// Number of buffers that are kept: the kernel zeroes new memory page by page, which takes longer than filling it.
+    const KEPT: usize = 4;
+
+    /// Returns an empty buffer, with the memory of one that was [kept](Self::keep_buffer) where there is one.
+    pub fn take_buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Keeps the memory of a buffer, [after a write](crate::Pending::store_into) or between codecs. Its content is dropped.
+    pub fn keep_buffer(&mut self, mut buffer: Vec<u8>) {
+        if self.spare.len() < Self::KEPT {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Scratch;
+
+    #[test]
+    fn kept_buffers_are_empty() {
+        let mut scratch = Scratch::default();
+        (0..9).for_each(|n| scratch.keep_buffer(vec![n; 100]));
+        for _ in 0..9 {
+            assert!(scratch.take_buffer().is_empty());
+        }
+    }
 }

@@ -196,18 +196,15 @@ impl<'a> Pending<'a> {
         self.writes.into_iter().try_for_each(|write| write.object.write_at(write.offset, &write.bytes))
     }
 
-    /// Performs the writes and retains some of the emptied buffers: the kernel zeroes new memory page by page, which takes
-    /// longer than filling it.
+    /// Performs the writes and retains the memory of some buffers.
     ///
     /// # Errors
     /// `Io`.
-    pub fn store_into(self, spare: &mut Vec<Vec<u8>>) -> Result<()> {
-        const KEPT: usize = 4;
+    pub fn store_into(self, scratch: &mut Scratch) -> Result<()> {
         for write in self.writes {
             write.object.write_at(write.offset, &write.bytes)?;
-            if let (Cow::Owned(mut bytes), true) = (write.bytes, spare.len() < KEPT) {
-                bytes.clear();
-                spare.push(bytes);
+            if let Cow::Owned(bytes) = write.bytes {
+                scratch.keep_buffer(bytes);
             }
         }
         Ok(())

@@ -117,7 +117,7 @@ fn reversed_rows(field: &GribField) -> Option<RowLengths<'_>> {
     match (&grid.kind, grid.alternating(), own) {
         // Reversed twice.
         (_, Some(_), true) | (_, None, false) => None,
-        (GridKind::ReducedGaussian { .. }, _, _) | (_, None, _) => Some(RowLengths::of(grid)),
+        (GridKind::ReducedGaussian { .. }, _, _) | (_, None, _) => Some(RowLengths::from_grid(grid)),
         (_, Some(row), _) => Some(RowLengths::Equal(row)),
     }
 }
@@ -129,7 +129,7 @@ enum RowLengths<'a> {
 
 impl<'a> RowLengths<'a> {
     /// The rows of a grid, or its columns if their points are consecutive.
-    fn of(grid: &'a Grid) -> Self {
+    fn from_grid(grid: &'a Grid) -> Self {
         match &grid.kind {
             GridKind::ReducedGaussian { rows, .. } => Self::Listed(rows),
             _ => Self::Equal(if grid.columns_first() { grid.nj } else { grid.ni }),
@@ -186,7 +186,7 @@ fn rows_of(field: &GribField, points: usize, bitmap: Option<&[u8]>) -> Vec<u64> 
     if !field.packing.by_row() {
         return Vec::new();
     }
-    RowLengths::of(&field.grid).counts(points, bitmap)
+    RowLengths::from_grid(&field.grid).counts(points, bitmap)
 }
 
 /// Number of set bits among the first `count`.

@@ -15,7 +15,7 @@ ATTRS = {
     "single": np.float32(0.1),
     "double": 0.1,
     # The Python package of Tensogram reads no message with such an integer in its metadata.
-    "large": np.uint64(2**64 - 1),
+    "large": 2**64 - 1,
     "beyond": np.array([1, 2**63], "u8"),
     "yes": True,
     "range": np.array([1, 2.5], "f4"),

@@ -22,14 +22,14 @@ pub(crate) struct SecondOrder {
     /// Bits of group references.
     bits: u32,
     groups: usize,
-    form: Form,
+    form: SecondOrderForm,
     /// Whether every other row is stored in the opposite direction.
     pub alternating: bool,
 }
 
 /// Where groups and their widths are described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum SecondOrderForm {
     /// By lists.
     Extended {
         width_bits: u32,
@@ -51,18 +51,18 @@ impl SecondOrder {
     pub(crate) fn parse(section: &Octets<'_>, bits: u32) -> Result<(Self, u64)> {
         let flags = section.u8(14)?;
         let form = match flags & 0x78 {
-            0x18 => Form::Extended {
+            0x18 => SecondOrderForm::Extended {
                 width_bits: u32::from(section.u8(22)?),
                 length_bits: u32::from(section.u8(23)?),
                 order: flags & 3,
             },
             // Different widths without a bitmap, one width with it, and different widths with it.
-            0x10 => Form::Rows,
-            0x20 | 0x30 => Form::Bitmap { one_width: flags & 0x10 == 0, values: section.u16(19)? },
+            0x10 => SecondOrderForm::Rows,
+            0x20 | 0x30 => SecondOrderForm::Bitmap { one_width: flags & 0x10 == 0, values: section.u16(19)? },
             _ => return Err(Error::unsupported(format!("second-order packing with flags {flags:#04x}"))),
         };
         let (extended, descriptions) = match form {
-            Form::Extended { width_bits, length_bits, .. } => (true, width_bits.max(length_bits)),
+            SecondOrderForm::Extended { width_bits, length_bits, .. } => (true, width_bits.max(length_bits)),
             _ => (false, 0),
         };
         if bits > 64 || descriptions > 32 {
@@ -75,7 +75,7 @@ impl SecondOrder {
 
     /// Whether decoding needs the number of values of each row.
     pub(crate) fn by_row(&self) -> bool {
-        self.form == Form::Rows
+        self.form == SecondOrderForm::Rows
     }
 
     /// Decodes all values; their number is the length of `out`. `rows` are the numbers of values of each row of the grid, if
@@ -89,14 +89,15 @@ impl SecondOrder {
     ) -> Result<()> {
         let mut lists = Lists { data, bit: 0 };
         match self.form {
-            Form::Extended { width_bits, length_bits, order } => {
+            SecondOrderForm::Extended { width_bits, length_bits, order } => {
                 let extras = lists.extras(order)?;
                 let widths = lists.next(width_bits, self.groups)?;
                 let lengths = lists.next(length_bits, self.groups)?;
                 let references = lists.next(self.bits, self.groups)?;
                 let order = usize::from(order);
                 let groups = widths.into_iter().zip(lengths).zip(references);
-                let groups = groups.map(|((width, length), reference)| Group { width, length, reference });
+                let groups =
+                    groups.map(|((width, length), reference)| ValueGroup { width, length, reference });
                 let first = order.min(out.len());
                 lists.groups(groups, &mut out[first..])?;
                 for (cell, first) in out.iter_mut().zip(&extras[..order]) {
@@ -104,17 +105,20 @@ impl SecondOrder {
                 }
                 integrate(order, out, extras[order]);
             }
-            Form::Rows => {
+            SecondOrderForm::Rows => {
                 if self.groups != rows.len() {
                     return Err(fault(NAME, format!("{} groups of {} rows", self.groups, rows.len())));
                 }
                 let (widths, references) = (lists.next(8, self.groups)?, lists.next(self.bits, self.groups)?);
                 let groups = widths.into_iter().zip(rows).zip(references);
-                let groups =
-                    groups.map(|((width, length), reference)| Group { width, length: *length, reference });
+                let groups = groups.map(|((width, length), reference)| ValueGroup {
+                    width,
+                    length: *length,
+                    reference,
+                });
                 lists.groups(groups, out)?;
             }
-            Form::Bitmap { one_width, values } => {
+            SecondOrderForm::Bitmap { one_width, values } => {
                 if out.len() as u16 != values {
                     return Err(fault(NAME, format!("{values} values in groups of {} points", out.len())));
                 }
@@ -128,7 +132,8 @@ impl SecondOrder {
                 }
                 let references = lists.next(self.bits, self.groups)?;
                 let groups = widths.into_iter().cycle().zip(lengths).zip(references);
-                let groups = groups.map(|((width, length), reference)| Group { width, length, reference });
+                let groups =
+                    groups.map(|((width, length), reference)| ValueGroup { width, length, reference });
                 lists.groups(groups, out)?;
             }
         }
@@ -140,7 +145,7 @@ impl SecondOrder {
 }
 
 /// Values that are stored as differences to a reference.
-struct Group {
+struct ValueGroup {
     width: u64,
     length: u64,
     reference: u64,
@@ -198,9 +203,9 @@ impl Lists<'_> {
     }
 
     /// Unpacks the integers of groups, which fill `out`.
-    fn groups(&self, groups: impl Iterator<Item = Group>, out: &mut [[u8; 8]]) -> Result<()> {
+    fn groups(&self, groups: impl Iterator<Item = ValueGroup>, out: &mut [[u8; 8]]) -> Result<()> {
         let (mut bit, mut done) = (self.bit, 0);
-        for Group { width, length, reference } in groups {
+        for ValueGroup { width, length, reference } in groups {
             let end = usize::try_from(length).ok().and_then(|n| n.checked_add(done));
             let (Some(end), true) = (end.filter(|end| *end <= out.len()), width <= 64) else {
                 return Err(fault(NAME, "a group exceeds the values"));

@@ -193,7 +193,7 @@ impl DatasetWrite {
                     bytes = Cow::Owned(out);
                 }
                 FilterStep::Deflate(level) => {
-                    let mut out = scratch.spare.pop().unwrap_or_default();
+                    let mut out = scratch.take_buffer();
                     zlib::encode(&bytes, *level, &mut out)?;
                     bytes = Cow::Owned(out);
                 }

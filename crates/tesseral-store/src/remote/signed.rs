@@ -78,14 +78,14 @@ impl S3 {
         let mut pause = PAUSE;
         for _ in 1..ATTEMPTS {
             match outcome(path, self.complete(path, upload, &body).await) {
-                Outcome::Done(result) => return result,
-                Outcome::Unanswered(_) => tokio::time::sleep(pause.mul_f64(0.5 + random())).await,
+                SignedOutcome::Done(result) => return result,
+                SignedOutcome::Unanswered(_) => tokio::time::sleep(pause.mul_f64(0.5 + random())).await,
             }
             pause *= 2;
         }
         match outcome(path, self.complete(path, upload, &body).await) {
-            Outcome::Done(result) => result,
-            Outcome::Unanswered(failure) => Err(failure),
+            SignedOutcome::Done(result) => result,
+            SignedOutcome::Unanswered(failure) => Err(failure),
         }
     }
 
@@ -105,16 +105,16 @@ fn random() -> f64 {
 
 /// What follows from an answer.
 #[derive(Debug)]
-enum Outcome {
+enum SignedOutcome {
     Done(Result<()>),
     /// The request may succeed if it is repeated.
     Unanswered(Failure),
 }
 
-fn outcome(path: &Path, answer: Result<SignedAnswer>) -> Outcome {
+fn outcome(path: &Path, answer: Result<SignedAnswer>) -> SignedOutcome {
     let SignedAnswer { status, body } = match answer {
         Ok(answer) => answer,
-        Err(failure) => return Outcome::Unanswered(failure),
+        Err(failure) => return SignedOutcome::Unanswered(failure),
     };
     // An error can follow the status of a success.
     let stated: ErrorAnswer = quick_xml::de::from_reader(&body[..]).unwrap_or_default();
@@ -122,19 +122,19 @@ fn outcome(path: &Path, answer: Result<SignedAnswer>) -> Outcome {
     let (path, source) = (path.to_string(), text.trim_end().into());
     match (status, stated.code.as_str()) {
         (StatusCode::PRECONDITION_FAILED, _) | (_, "PreconditionFailed") => {
-            Outcome::Done(Err(Failure::AlreadyExists { path, source }))
+            SignedOutcome::Done(Err(Failure::AlreadyExists { path, source }))
         }
-        (StatusCode::CONFLICT, _) => Outcome::Done(Err(Failure::Precondition { path, source })),
-        (StatusCode::FORBIDDEN, _) => Outcome::Done(Err(Failure::PermissionDenied { path, source })),
-        (StatusCode::NOT_FOUND, _) => Outcome::Done(Err(Failure::NotFound { path, source })),
+        (StatusCode::CONFLICT, _) => SignedOutcome::Done(Err(Failure::Precondition { path, source })),
+        (StatusCode::FORBIDDEN, _) => SignedOutcome::Done(Err(Failure::PermissionDenied { path, source })),
+        (StatusCode::NOT_FOUND, _) => SignedOutcome::Done(Err(Failure::NotFound { path, source })),
         (StatusCode::NOT_IMPLEMENTED, _) | (_, "NotImplemented") => {
-            Outcome::Done(Err(Failure::NotSupported { source }))
+            SignedOutcome::Done(Err(Failure::NotSupported { source }))
         }
         (StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT, _)
-        | (_, "InternalError" | "SlowDown") => Outcome::Unanswered(failed(source)),
-        _ if status.is_server_error() => Outcome::Unanswered(failed(source)),
-        (_, "") if status.is_success() => Outcome::Done(Ok(())),
-        _ => Outcome::Done(Err(failed(source))),
+        | (_, "InternalError" | "SlowDown") => SignedOutcome::Unanswered(failed(source)),
+        _ if status.is_server_error() => SignedOutcome::Unanswered(failed(source)),
+        (_, "") if status.is_success() => SignedOutcome::Done(Ok(())),
+        _ => SignedOutcome::Done(Err(failed(source))),
     }
 }
 
@@ -192,14 +192,14 @@ mod tests {
             outcome(&Path::from("x"), Ok(SignedAnswer { status, body: Bytes::from_static(body.as_bytes()) }))
         };
         let success = "<CompleteMultipartUploadResult><ETag>\"a-2\"</ETag></CompleteMultipartUploadResult>";
-        assert!(matches!(answered(200, success), Outcome::Done(Ok(()))));
-        assert!(matches!(answered(412, ""), Outcome::Done(Err(Failure::AlreadyExists { .. }))));
-        assert!(matches!(answered(403, ""), Outcome::Done(Err(Failure::PermissionDenied { .. }))));
-        assert!(matches!(answered(400, "no XML"), Outcome::Done(Err(Failure::Generic { .. }))));
+        assert!(matches!(answered(200, success), SignedOutcome::Done(Ok(()))));
+        assert!(matches!(answered(412, ""), SignedOutcome::Done(Err(Failure::AlreadyExists { .. }))));
+        assert!(matches!(answered(403, ""), SignedOutcome::Done(Err(Failure::PermissionDenied { .. }))));
+        assert!(matches!(answered(400, "no XML"), SignedOutcome::Done(Err(Failure::Generic { .. }))));
         let late = "<?xml version=\"1.0\"?><Error><Code>InternalError</Code><Message>m</Message></Error>";
-        assert!(matches!(answered(200, late), Outcome::Unanswered(_)));
-        assert!(matches!(answered(503, ""), Outcome::Unanswered(_)));
+        assert!(matches!(answered(200, late), SignedOutcome::Unanswered(_)));
+        assert!(matches!(answered(503, ""), SignedOutcome::Unanswered(_)));
         let refused = "<Error><Code>PreconditionFailed</Code></Error>";
-        assert!(matches!(answered(200, refused), Outcome::Done(Err(Failure::AlreadyExists { .. }))));
+        assert!(matches!(answered(200, refused), SignedOutcome::Done(Err(Failure::AlreadyExists { .. }))));
     }
 }

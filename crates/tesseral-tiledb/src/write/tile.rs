@@ -97,7 +97,7 @@ pub(crate) fn encode<'a>(
     parts: &mut SmallVec<[EncodedPart<'a>; 1]>,
 ) -> Result<ChunkStats> {
     let chains = target.chains;
-    let mut out = scratch.spare.pop().unwrap_or_default();
+    let mut out = scratch.take_buffer();
     let contexts = &mut scratch.contexts;
     let padded = frame.filter(|frame| !frame.is_full());
     let mut push = |role: Role, bytes: Vec<u8>, raw_len: usize| {

@@ -281,8 +281,7 @@ impl Steps {
                 held.to_mut().extend(sum.to_le_bytes());
                 continue;
             }
-            let mut out = scratch.spare.pop().unwrap_or_default();
-            out.clear();
+            let mut out = scratch.take_buffer();
             match step {
                 EncodingStep::Transpose => {
                     // Undoing a reversal of the reversed shape is the reversal.
@@ -309,7 +308,7 @@ impl Steps {
                 EncodingStep::BitRound(_) | EncodingStep::Delta | EncodingStep::Crc32c => {}
             }
             if let Cow::Owned(old) = mem::replace(&mut held, Cow::Owned(out)) {
-                scratch.spare.push(old);
+                scratch.keep_buffer(old);
             }
         }
         Ok(held)
