@@ -47,7 +47,7 @@ impl AppendObject {
         claim: &dyn Fn() -> Result<Arc<dyn Store>>,
         check: &dyn Fn() -> Result<()>,
     ) -> Result<Self> {
-        // A store that is only read says so itself, not by its claim.
+        // A store that is read only reports that itself, not its claim.
         drop(store.stage("", Overwrite::Replace)?);
         let deadline = Instant::now() + PATIENCE;
         let held = loop {
