@@ -1,6 +1,6 @@
 //! Conversion between formats, chunk shapes and dtypes.
 //!
-//! [`convert`] plans everything first and rehearses it against the target's format, so that unsupported arrays are rejected
+//! [`convert`] plans everything first, with a dry run of the writer, so that unsupported arrays are rejected
 //! before the first write. Cells then stream through the engine; the output is staged and published atomically.
 
 mod cells;
@@ -112,7 +112,7 @@ pub struct Packed {
 ///
 /// # Errors
 /// `Unsupported`, with alternative formats, if the target's format cannot store something; `InvalidRequest` if the output
-/// exists; `Limit`; errors of reading and writing. Nothing is left behind on error.
+/// exists; `Limit`; errors of reading and writing. Nothing remains after an error.
 pub fn convert(source: &Container, target: impl AsRef<Path>, options: &ConvertOptions) -> Result<Converted> {
     run(source, target.as_ref(), options, "convert")
 }
@@ -131,9 +131,9 @@ pub(crate) fn run(
     if source.inner().parts() > 1 && format.messages().is_some() {
         return parts::run(source, target, format, options, op);
     }
-    let rehearsal = provenance::history(source, op, provenance::EMPTY.to_owned(), options);
+    let placeholder = provenance::history(source, op, provenance::EMPTY.to_owned(), options);
     let scope = || PlanScope::whole(source, options);
-    let plan = ConvertPlan::new(source, &scope, format, options, &rehearsal, &mut Work::default())?;
+    let plan = ConvertPlan::new(source, &scope, format, options, &placeholder, &mut Work::default())?;
     let mut report = Converted::new(format, options);
     report.list(describe(&plan), usize::MAX);
     if options.dry_run {

@@ -1,7 +1,7 @@
 //! Conversion of a file of messages into another one, message by message.
 //!
 //! A message refers to nothing outside it, so that the plan of one message at a time suffices, and memory does not depend on their
-//! number. All messages are rehearsed before the first write; then each is planned again and written.
+//! number. All messages are planned, with a dry run of the writer, before the first write; then each is planned again and written.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -41,7 +41,7 @@ pub(super) fn run(
     let row = |digest: String| provenance::row(source, op, digest, options);
     let mut parts = Parts::new(source, format, options)?;
     let mut report = Converted::new(format, options);
-    let threads = parts.rehearse(&row(provenance::EMPTY.to_owned()), &mut report)?;
+    let threads = parts.check(&row(provenance::EMPTY.to_owned()), &mut report)?;
     if options.dry_run {
         return Ok(report);
     }
@@ -99,8 +99,8 @@ impl<'a> Parts<'a> {
         Ok(Self { source, format, options, named: Some((variables, by_part)) })
     }
 
-    /// Plans all parts and rehearses them against the format; returns the number of threads that the memory allows.
-    fn rehearse(&mut self, row: &HistoryRow, report: &mut Converted) -> Result<usize> {
+    /// Plans all parts, with a dry run of the writer; returns the number of threads that the memory allows.
+    fn check(&mut self, row: &HistoryRow, report: &mut Converted) -> Result<usize> {
         let mut threads = self.options.execution.threads();
         let (mut work, mut unknown) = (Work::default(), None::<BTreeMap<String, Error>>);
         for number in self.numbers() {
@@ -130,7 +130,7 @@ impl<'a> Parts<'a> {
         for number in self.numbers() {
             self.options.execution.cancel.check()?;
             let (part, scope) = self.scope(number)?;
-            let plan = ConvertPlan::unrehearsed(self.source, scope, self.format, self.options, &mut work)?;
+            let plan = ConvertPlan::without_check(self.source, scope, self.format, self.options, &mut work)?;
             one(&plan, &part, first)?;
             first += plan.arrays.len();
         }

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::options::ConvertOptions;
 use tesseral_dataset::Container;
 
-/// Placeholder of the length of a digest, for rehearsals.
+/// Placeholder of the length of a digest, for dry runs.
 pub(crate) const EMPTY: &str = "xxh3:00000000000000000000000000000000";
 
 /// Number of bytes hashed at a time.
