@@ -14,19 +14,18 @@ use std::hash::Hash;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use smallvec::SmallVec;
 use tesseral_core::dtype::Class;
 use tesseral_core::schema::VariableRole;
 use tesseral_core::{
-    Advice, ArraySchema, Attributes, CellLen, ChunkGrid, Coords, DType, Dimension, Element, Error, Field,
-    HistoryRow, Limits, Order, Result, Scalar, alloc, dispatch_element,
+    Advice, ArraySchema, Attributes, CellLen, Coords, DType, Dimension, Element, Error, Field, HistoryRow,
+    Order, Result, Scalar, alloc, dispatch_element,
 };
 use tesseral_engine::{Cells, Options, available_memory};
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, ContainerSource, Groups, Planned,
-    PlannedChunk, Request, Scratch, Totals, contiguous_chunk_shape, first_cell,
+    ArraySource, Column, ColumnMut, ComputedArray, ComputedCells, ContainerSource, Groups,
+    contiguous_chunk_shape,
 };
-use tesseral_store::{Bytes, Rounds, Store};
+use tesseral_store::Store;
 
 use crate::variable::{Variable, Variables};
 use crate::{Array, Container};
@@ -86,33 +85,33 @@ struct PivotAxis {
     /// The first row of each value, in the order of the values.
     rows: Vec<u32>,
     /// The position of each row.
-    places: Vec<u32>,
+    positions: Vec<u32>,
 }
 
 impl PivotAxis {
     fn new<K: PivotKey>(keys: impl Iterator<Item = K>) -> Self {
         let mut known: HashMap<K, u32> = HashMap::new();
-        let (mut first, mut places) = (Vec::<(K, u32)>::new(), Vec::new());
+        let (mut first, mut positions) = (Vec::<(K, u32)>::new(), Vec::new());
         let mut last: Option<(K, u32)> = None;
         for (row, key) in (0_u32..).zip(keys) {
             // Sorted columns repeat their values.
-            let place = match last {
-                Some((same, place)) if same == key => place,
+            let position = match last {
+                Some((same, position)) if same == key => position,
                 _ => *known.entry(key).or_insert_with(|| {
                     first.push((key, row));
                     // Not more values than rows.
                     (first.len() - 1) as u32
                 }),
             };
-            last = Some((key, place));
-            places.push(place);
+            last = Some((key, position));
+            positions.push(position);
         }
         let mut order: Vec<u32> = (0..).take(first.len()).collect();
-        order.sort_unstable_by_key(|place| first[*place as usize].0);
+        order.sort_unstable_by_key(|position| first[*position as usize].0);
         let mut sorted = vec![0; order.len()];
         (0..).zip(&order).for_each(|(to, from)| sorted[*from as usize] = to);
-        places.iter_mut().for_each(|place| *place = sorted[*place as usize]);
-        Self { rows: order.iter().map(|place| first[*place as usize].1).collect(), places }
+        positions.iter_mut().for_each(|position| *position = sorted[*position as usize]);
+        Self { rows: order.iter().map(|position| first[*position as usize].1).collect(), positions }
     }
 
     /// The values of a column.
@@ -256,17 +255,19 @@ impl PivotedTable {
             let field = variable.array.selected_field();
             let cells = read_column(&variable.array, options.clone())?;
             let axis = PivotAxis::from_column(&variable.name, field, &cells)?;
-            coordinates.push(HeldArray::new(variable, &cells, &axis.rows)?);
+            coordinates.push(coordinate(variable, &cells, &axis.rows)?);
             axes.push(axis);
         }
         let shape: Coords = axes.iter().map(|axis| axis.rows.len() as u64).collect();
         let rows = positions(&axes, &shape, container, memory).map_err(|repeated| {
-            repeated.unwrap_or_else(|(one, other)| {
+            repeated.unwrap_or_else(|(first, second)| {
                 let at = dims.iter().zip(&coordinates).zip(&axes);
                 let at: Vec<String> = at
-                    .map(|((name, own), axis)| format!("{name}={}", own.text(axis.places[one as usize])))
+                    .map(|((name, own), axis)| {
+                        format!("{name}={}", coordinate_text(own, axis.positions[first as usize]))
+                    })
                     .collect();
-                let detail = format!("several rows at {}: {one} and {other}", at.join(", "));
+                let detail = format!("several rows at {}: {first} and {second}", at.join(", "));
                 Error::invalid(detail)
                     .hint("name further columns as dimensions, or leave one of the rows out")
             })
@@ -277,7 +278,7 @@ impl PivotedTable {
         let (mut names, mut arrays, mut unread) =
             (Vec::new(), Vec::<Arc<dyn ArraySource>>::new(), Vec::new());
         for own in coordinates {
-            names.push(own.schema.name.clone());
+            names.push(own.schema().name.clone());
             arrays.push(Arc::new(own));
         }
         let row = named
@@ -289,7 +290,11 @@ impl PivotedTable {
                 unread.push(format!("{}: not a column of {count} rows", variable.name));
             } else if Some(variable.name.as_str()) != row {
                 names.push(variable.name.clone());
-                arrays.push(Arc::new(PivotedArray::new(variable, dims, complete, arrays.len(), &common)?));
+                let mut schema = schema_of(variable, dims, &common.shape);
+                schema.fields[0].nullable |= !complete;
+                let (column, number) = (variable.array.clone(), arrays.len());
+                let cells = PivotedColumn { column, number, common: Arc::clone(&common) };
+                arrays.push(Arc::new(ComputedArray::new(schema, cells)?));
             }
         }
         unread.extend(container.inner().unread());
@@ -316,12 +321,12 @@ fn positions(
     container.limits().check_total(&what(), bytes, stored).map_err(|error| Ok(error.hint(hint)))?;
     let cells = usize::try_from(cells).unwrap_or(usize::MAX);
     let mut rows = alloc::filled("the rows of positions", NONE, cells).map_err(Ok)?;
-    let count = axes.first().map_or(0, |axis| axis.places.len());
+    let count = axes.first().map_or(0, |axis| axis.positions.len());
     for row in 0..count {
         let at = axes
             .iter()
             .zip(shape)
-            .fold(0, |at, (axis, extent)| at * *extent as usize + axis.places[row] as usize);
+            .fold(0, |at, (axis, extent)| at * *extent as usize + axis.positions[row] as usize);
         let before = std::mem::replace(&mut rows[at], row as u32);
         if before != NONE {
             return Err(Err((before, row as u32)));
@@ -385,33 +390,10 @@ fn schema_of(variable: &Variable, dims: &[&str], shape: &[u64]) -> ArraySchema {
     schema
 }
 
-/// The plan of an array without stored bytes.
-fn plan_of(grid: &ChunkGrid, field: &Field, request: &Request) -> Result<Planned> {
-    let granule = (field.cell != CellLen::Var).then_some(1);
-    let plan = ChunkPlan::of_grid(grid, request, &Limits::DEFAULT, |id, region| {
-        Ok(PlannedChunk::exact(id, region, SmallVec::new(), Access::Coded { granule }))
-    });
-    plan.map(Planned::Ready)
-}
-
-fn describe(grid: &ChunkGrid, field: &Field, chunk: &PlannedChunk) -> ChunkInfo {
-    let size = field.cell_size().map_or(0, |size| size as u64);
-    ChunkInfo {
-        coords: grid.coords(chunk.id),
-        raw_len: chunk.cells.saturating_mul(size),
-        stored_len: 0,
-        codec: "computed".to_owned(),
-        offset: 0,
-    }
-}
-
-/// Positions of cells of a chunk in the array.
-fn places(grid: &ChunkGrid, chunk: &PlannedChunk, cells: &Range<u64>) -> Result<Range<usize>> {
-    let region = grid.region(&grid.coords(chunk.id));
-    let first = first_cell(grid.shape(), &region);
-    let at = |cell: u64| usize::try_from(first?.checked_add(cell)?).ok();
-    let range = at(cells.start).zip(at(cells.end)).map(|(start, end)| start..end);
-    range.ok_or_else(|| Error::internal("a chunk beyond the array"))
+/// Indexes of cells in memory.
+fn indexes(cells: &Range<u64>) -> Range<usize> {
+    let at = |cell: u64| usize::try_from(cell).unwrap_or(usize::MAX);
+    at(cells.start)..at(cells.end)
 }
 
 /// Writes cells, `None` for null.
@@ -445,127 +427,56 @@ fn fill<'a>(cells: impl Iterator<Item = Option<&'a [u8]>>, size: usize, out: Col
     Ok(())
 }
 
-/// A coordinate.
+/// The different values of a column, in memory.
 #[derive(Debug)]
-struct HeldArray {
-    schema: ArraySchema,
-    grid: ChunkGrid,
-    cells: Cells,
+struct CoordinateCells(Cells);
+
+/// The coordinate of a column whose values are those of some rows.
+fn coordinate(variable: &Variable, column: &Cells, rows: &[u32]) -> Result<ComputedArray<CoordinateCells>> {
+    let name = variable.name.as_str();
+    let mut schema = schema_of(variable, &[name], &[rows.len() as u64]);
+    schema.role = VariableRole::Index;
+    schema.fields[0].nullable = false;
+    let mut cells = Cells::for_field(&schema.fields[0]);
+    let bytes = rows.iter().map(|row| column.get(*row as usize).len()).sum();
+    cells.try_reserve(rows.len(), bytes)?;
+    rows.iter().for_each(|row| cells.push(column.get(*row as usize), true));
+    ComputedArray::new(schema, CoordinateCells(cells))
 }
 
-impl HeldArray {
-    /// The cells of a column in some rows.
-    fn new(variable: &Variable, column: &Cells, rows: &[u32]) -> Result<Self> {
-        let name = variable.name.as_str();
-        let mut schema = schema_of(variable, &[name], &[rows.len() as u64]);
-        schema.role = VariableRole::Index;
-        schema.fields[0].nullable = false;
-        let mut cells = Cells::for_field(&schema.fields[0]);
-        let bytes = rows.iter().map(|row| column.get(*row as usize).len()).sum();
-        cells.try_reserve(rows.len(), bytes)?;
-        rows.iter().for_each(|row| cells.push(column.get(*row as usize), true));
-        let grid = schema.grid()?;
-        Ok(Self { schema, grid, cells })
-    }
-
-    /// A coordinate as text.
-    fn text(&self, place: u32) -> String {
-        let (field, cell) = (&self.schema.fields[0], self.cells.get(place as usize));
-        match field.dtype.class() {
-            Class::Text => String::from_utf8_lossy(cell).into_owned(),
-            _ => Scalar::from_le_bytes(field.dtype, cell)
-                .map_or_else(|_| String::new(), |value| value.to_string()),
+/// A value of a coordinate as text.
+fn coordinate_text(array: &ComputedArray<CoordinateCells>, at: u32) -> String {
+    let (field, cell) = (&array.schema().fields[0], array.cells().0.get(at as usize));
+    match field.dtype.class() {
+        Class::Text => String::from_utf8_lossy(cell).into_owned(),
+        _ => {
+            Scalar::from_le_bytes(field.dtype, cell).map_or_else(|_| String::new(), |value| value.to_string())
         }
     }
 }
 
-impl ArraySource for HeldArray {
-    fn schema(&self) -> &ArraySchema {
-        &self.schema
-    }
-
-    fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
-        plan_of(&self.grid, &self.schema.fields[0], request)
-    }
-
-    fn totals(&self, _: &Request) -> Result<Option<Totals>> {
-        Ok(Some(Totals { chunks: self.grid.total(), stored_bytes: 0, digests: false }))
-    }
-
-    fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
-        describe(&self.grid, &self.schema.fields[0], chunk)
-    }
-
-    fn decode(
-        &self,
-        chunk: &PlannedChunk,
-        _column: Column,
-        _parts: &[Bytes],
-        cells: Range<u64>,
-        out: ColumnMut<'_>,
-        _scratch: &mut Scratch,
-    ) -> Result<()> {
-        let places = places(&self.grid, chunk, &cells)?;
-        if places.end > self.cells.len() {
+impl ComputedCells for CoordinateCells {
+    fn write(&self, cells: Range<u64>, out: ColumnMut<'_>) -> Result<()> {
+        let range = indexes(&cells);
+        if range.end > self.0.len() {
             return Err(Error::internal("cells outside a coordinate"));
         }
-        fill(places.map(|place| Some(self.cells.get(place))), self.cells.size(), out)
+        fill(range.map(|at| Some(self.0.get(at))), self.0.size(), out)
     }
 }
 
 /// A column over the dimensions of a table.
 #[derive(Debug)]
-struct PivotedArray {
-    schema: ArraySchema,
-    grid: ChunkGrid,
+struct PivotedColumn {
     column: Array,
     number: usize,
     common: Arc<PivotedRows>,
 }
 
-impl PivotedArray {
-    fn new(
-        variable: &Variable,
-        dims: &[&str],
-        complete: bool,
-        number: usize,
-        common: &Arc<PivotedRows>,
-    ) -> Result<Self> {
-        let mut schema = schema_of(variable, dims, &common.shape);
-        schema.fields[0].nullable |= !complete;
-        let grid = schema.grid()?;
-        Ok(Self { schema, grid, column: variable.array.clone(), number, common: Arc::clone(common) })
-    }
-}
-
-impl ArraySource for PivotedArray {
-    fn schema(&self) -> &ArraySchema {
-        &self.schema
-    }
-
-    fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
-        plan_of(&self.grid, &self.schema.fields[0], request)
-    }
-
-    fn totals(&self, _: &Request) -> Result<Option<Totals>> {
-        Ok(Some(Totals { chunks: self.grid.total(), stored_bytes: 0, digests: false }))
-    }
-
-    fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
-        describe(&self.grid, &self.schema.fields[0], chunk)
-    }
-
-    fn decode(
-        &self,
-        chunk: &PlannedChunk,
-        _column: Column,
-        _parts: &[Bytes],
-        cells: Range<u64>,
-        out: ColumnMut<'_>,
-        _scratch: &mut Scratch,
-    ) -> Result<()> {
-        let places = places(&self.grid, chunk, &cells)?;
-        let rows = self.common.rows.get(places).ok_or_else(|| Error::internal("cells outside an array"))?;
+impl ComputedCells for PivotedColumn {
+    fn write(&self, cells: Range<u64>, out: ColumnMut<'_>) -> Result<()> {
+        let rows = self.common.rows.get(indexes(&cells));
+        let rows = rows.ok_or_else(|| Error::internal("cells outside an array"))?;
         let options = self.column.options().clone().without_progress().sequential();
         let column = self.common.kept.get(self.number, || read_column(&self.column, options))?;
         let cell = |row: &u32| {

@@ -92,7 +92,7 @@ fn references(schema: &ArraySchema) -> Vec<(VariableRole, &str)> {
                     words().filter(|word| !word.ends_with(':')).map(|name| (VariableRole::Ancillary, name)),
                 );
             }
-            // A list of mappings names the coordinates behind each.
+            // In a list of mappings, coordinates follow the name of each.
             "grid_mapping" if text.contains(':') => {
                 out.extend(
                     words().filter_map(|word| Some((VariableRole::GridMapping, word.strip_suffix(':')?))),

@@ -15,6 +15,7 @@
 mod cell_keys;
 mod cells_out;
 mod column;
+mod computed;
 mod container;
 mod contiguous;
 pub mod convention;
@@ -37,6 +38,7 @@ mod written_chunks;
 pub use cell_keys::{CellKey, CellKeys, DuplicatePolicy};
 pub use cells_out::CellsOut;
 pub use column::{Column, ColumnData, ColumnMut, KEPT, Scratch, UNWRITTEN};
+pub use computed::{ComputedArray, ComputedCells};
 pub use container::{ContainerPart, ContainerSource, Groups, MemoryBudget, Version, VersionState};
 pub use contiguous::{CONTIGUOUS_CHUNK, contiguous_chunk_shape, contiguous_runs, first_cell};
 pub use create_options::{

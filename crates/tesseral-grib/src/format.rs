@@ -12,7 +12,7 @@ use tesseral_format::{
 use tesseral_store::{Store, StoreExt};
 
 use crate::array::GribArray;
-use crate::coordinate::{CoordinateArray, CoordinateOrigin};
+use crate::coordinate::{CoordinateArray, CoordinateOrigin, coordinate, grid_coordinate};
 use crate::dataset::{self, GribDataset, GribVariable, HeaderKind, HeaderValues};
 use crate::grid::Axis;
 use crate::scan::{GribScan, MAGIC, UnreadField, scan};
@@ -93,9 +93,9 @@ impl GribContainer {
         let full = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
         let mut coordinates: Vec<CoordinateArray> = Vec::new();
         for variable in &variables {
-            for coordinate in coordinates_of(variable, &full)? {
-                if coordinates.iter().all(|known| known.schema().name != coordinate.schema().name) {
-                    coordinates.push(coordinate);
+            for own in coordinates_of(variable, &full)? {
+                if coordinates.iter().all(|known| known.schema().name != own.schema().name) {
+                    coordinates.push(own);
                 }
             }
         }
@@ -103,9 +103,9 @@ impl GribContainer {
         let count = (coordinates.len() + variables.len()) as u64;
         self.held = self.held.saturating_add(count.saturating_mul(ARRAY));
         options.limits.check_total("the arrays of a file", self.held, self.store.len("")?)?;
-        for coordinate in coordinates {
-            self.names.push(coordinate.schema().name.clone());
-            self.arrays.push(Arc::new(coordinate));
+        for array in coordinates {
+            self.names.push(array.schema().name.clone());
+            self.arrays.push(Arc::new(array));
         }
         for variable in variables {
             options.cancel.check()?;
@@ -133,15 +133,11 @@ fn coordinates_of(variable: &GribVariable, full: &dyn Fn(&str) -> String) -> Res
         }
         let dims = [(own.name.as_str(), own.len() as u64)];
         let dims = if own.len() > 1 { &dims[..] } else { &[] };
-        out.push(CoordinateArray::new(
-            &full(&own.name),
-            dims,
-            own.attributes(),
-            CoordinateOrigin::Headers(values),
-        )?);
+        let origin = CoordinateOrigin::Headers(values);
+        out.push(coordinate(&full(&own.name), dims, own.attributes(), origin)?);
     }
     for axis in [Axis::Latitude, Axis::Longitude] {
-        out.push(CoordinateArray::of_grid(&full(axis.name()), &variable.grid, axis)?);
+        out.push(grid_coordinate(&full(axis.name()), &variable.grid, axis)?);
     }
     if let (Some(times), Some(steps)) = valid_time {
         let dims = [("time", times.len() as u64), ("step", steps.len() as u64)];
@@ -154,7 +150,7 @@ fn coordinates_of(variable: &GribVariable, full: &dyn Fn(&str) -> String) -> Res
         ];
         let attributes = texts.iter().map(|(key, value)| ((*key).to_owned(), Value::from(*value))).collect();
         let origin = CoordinateOrigin::ValidTime(times, steps);
-        out.push(CoordinateArray::new(&full("valid_time"), &dims, attributes, origin)?);
+        out.push(coordinate(&full("valid_time"), &dims, attributes, origin)?);
     }
     Ok(out)
 }

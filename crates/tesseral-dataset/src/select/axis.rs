@@ -157,7 +157,7 @@ impl<'a> AxisCoordinates<'a> {
             .hint(Advice::SelectByPosition)
     }
 
-    /// The end of a range that begins behind it on an ascending cyclic axis: one turn later, so that the range goes upward across
+    /// The end of a range that begins after it on an ascending cyclic axis: one turn later, so that the range goes upward across
     /// the end of the axis. `None` for other axes, where both orders of the ends mean the same, and for whole turns.
     fn after_a_turn(&self, start: &RangeEnd, end: &RangeEnd) -> Option<RangeEnd> {
         let CoordinateValues::Numbers(labels, dtype) = &self.coordinates else { return None };

@@ -149,7 +149,7 @@ mod tests {
         let (values, validity) = decode(&packing, &bytes, 24).unwrap();
         assert_eq!(values[..23], [&[0.5][..], &[1.5; 20], &[0.5; 2]].concat());
         assert!(values[23].is_nan() && validity == [&[1; 23][..], &[0]].concat());
-        // What is left of the last byte is no value.
+        // The remaining bits of the last byte are not a value.
         assert_eq!(decode(&packing, &bytes, 23).unwrap().0.len(), 23);
         for count in [1, 22, 26] {
             assert!(decode(&packing, &bytes, count).is_err(), "{count}");
