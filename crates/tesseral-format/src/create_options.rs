@@ -91,7 +91,7 @@ impl CreateOptions {
         let needs = [
             (self.timestamp.is_some() && format.versioned().is_none(), "a timestamp"),
             (self.empty && format.versioned().is_none(), "an empty array"),
-            (self.key.is_some() && !format.capabilities().encryption, "encryption"),
+            (self.key.is_some() && format.key_len().is_none(), "encryption"),
         ];
         match needs.into_iter().find(|(unsupported, _)| *unsupported) {
             Some((_, what)) => Err(Error::unsupported(format!("{what} in {}", format.title()))),

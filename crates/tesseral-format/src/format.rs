@@ -148,10 +148,9 @@ pub struct Capabilities {
     pub folder: bool,
     /// File extensions of containers that are folders, in a format of files.
     pub folder_extensions: &'static [&'static str],
-    /// Every chunk is a separate object, which takes longer to write than a part of one.
+    /// Every chunk is a separate object, which takes longer to write than a part of one. Conversions limit their work by it before a
+    /// writer exists.
     pub chunk_objects: bool,
-    /// Containers can be encrypted.
-    pub encryption: bool,
     /// Codecs that change values: applied again, they would change them again.
     pub lossy_codecs: &'static [&'static str],
 }
@@ -303,6 +302,11 @@ pub trait Format: Debug + Send + Sync {
 
     /// Returns operations on messages, for message formats.
     fn messages(&self) -> Option<&dyn MessageFormat> {
+        None
+    }
+
+    /// Returns the length of encryption keys in bytes, for formats that encrypt.
+    fn key_len(&self) -> Option<usize> {
         None
     }
 

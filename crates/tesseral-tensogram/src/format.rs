@@ -61,7 +61,6 @@ impl Format for TensogramFormat {
             folder: false,
             folder_extensions: &[],
             chunk_objects: false,
-            encryption: false,
             lossy_codecs: &["simple_packing", "zfp", "sz3"],
         }
     }

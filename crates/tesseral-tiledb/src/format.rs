@@ -11,6 +11,7 @@ use tesseral_format::{
 use tesseral_store::Store;
 
 use crate::array_store::ArrayStore;
+use crate::metadata_loader::Key;
 use crate::open::TileDbContainer;
 use crate::wire::datatype::Datatype;
 use crate::write::{TileDbAppender, TileDbEditor, TileDbWriter};
@@ -47,9 +48,12 @@ impl Format for TileDbFormat {
             folder: true,
             folder_extensions: &[],
             chunk_objects: false,
-            encryption: true,
             lossy_codecs: &["float_scale", "scale_float", "webp"],
         }
+    }
+
+    fn key_len(&self) -> Option<usize> {
+        Some(Key::LEN)
     }
 
     fn holds(&self) -> Holds {

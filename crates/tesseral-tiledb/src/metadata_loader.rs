@@ -15,7 +15,24 @@ use crate::wire::trailer;
 
 /// Key of an encrypted array. Its bytes are never printed.
 #[derive(Clone, Copy)]
-pub(crate) struct Key(pub [u8; 32]);
+pub(crate) struct Key([u8; Self::LEN]);
+
+impl Key {
+    /// Length of keys in bytes.
+    pub(crate) const LEN: usize = 32;
+
+    /// A key of AES-256.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for another length.
+    pub(crate) fn new(bytes: &[u8]) -> Result<Self> {
+        let wrong = |_| {
+            let len = bytes.len();
+            Error::invalid(format!("a TileDB encryption key must have {} bytes, found {len}", Self::LEN))
+        };
+        bytes.try_into().map(Self).map_err(wrong)
+    }
+}
 
 impl Deref for Key {
     type Target = [u8; 32];
@@ -45,12 +62,7 @@ pub(crate) struct MetadataLoader {
 
 impl MetadataLoader {
     pub(crate) fn new(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
-        let key = match &options.key {
-            None => None,
-            Some(key) => Some(key.as_slice().try_into().map(Key).map_err(|_| {
-                Error::invalid(format!("a TileDB encryption key must have 32 bytes, found {}", key.len()))
-            })?),
-        };
+        let key = options.key.as_deref().map(Key::new).transpose()?;
         Ok(Self { store, limits: options.limits, key, verify: options.digests })
     }
 

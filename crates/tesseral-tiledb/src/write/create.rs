@@ -81,19 +81,9 @@ fn is_not_empty(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() == full)
 }
 
-fn encryption_key(bytes: &[u8]) -> Result<Key> {
-    let key = bytes.try_into().map_err(|_| {
-        Error::invalid(format!(
-            "an encryption key of {} bytes; TileDB arrays have keys of 32 bytes",
-            bytes.len()
-        ))
-    });
-    key.map(Key)
-}
-
 impl TileDbWriter {
     pub(crate) fn create(store: &Arc<dyn Store>, create: &CreateOptions) -> Result<Self> {
-        let key = create.key.as_deref().map(encryption_key).transpose()?;
+        let key = create.key.as_deref().map(Key::new).transpose()?;
         let old = objects(store.as_ref(), "")?;
         if !old.is_empty() && create.overwrite == Overwrite::Refuse {
             let detail = format!("output {} already exists", store.location());
