@@ -71,21 +71,6 @@ fn stored_unit(unit: TimeUnit) -> Option<ArrowUnit> {
     })
 }
 
-/// The dtype of integers of these bits.
-pub(crate) fn integer(bits: i32, signed: bool) -> Option<DType> {
-    Some(match (bits, signed) {
-        (8, true) => DType::Int8,
-        (16, true) => DType::Int16,
-        (32, true) => DType::Int32,
-        (64, true) => DType::Int64,
-        (8, false) => DType::UInt8,
-        (16, false) => DType::UInt16,
-        (32, false) => DType::UInt32,
-        (64, false) => DType::UInt64,
-        _ => return None,
-    })
-}
-
 impl ArrowKind {
     /// Numbers of a dtype.
     fn scalar(dtype: DType) -> Self {
@@ -107,7 +92,7 @@ impl ArrowKind {
             ipc::Type::Bool => Some(Self::scalar(DType::Bool)),
             ipc::Type::Int => {
                 let own = field.type_as_int()?;
-                integer(own.bitWidth(), own.is_signed()).map(Self::scalar)
+                DType::integer(own.bitWidth().into(), own.is_signed()).map(Self::scalar)
             }
             ipc::Type::FloatingPoint => match field.type_as_floating_point()?.precision() {
                 ipc::Precision::HALF => Some(Self::scalar(DType::Float16)),

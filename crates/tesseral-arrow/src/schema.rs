@@ -4,7 +4,7 @@ use arrow_ipc as ipc;
 use tesseral_core::{Attributes, DType, Error, Limits, Result, Value};
 use tesseral_format::table::{TABLE_KEY, TableDocument};
 
-use crate::kind::{ArrowKind, Layout, integer};
+use crate::kind::{ArrowKind, Layout};
 
 /// The most columns, those of groups included.
 const COLUMNS: usize = 1 << 15;
@@ -121,7 +121,7 @@ impl ArrowColumns {
             self.nodes += 1;
             self.buffers += 2;
             let index = match dictionary.indexType() {
-                Some(own) => integer(own.bitWidth(), own.is_signed()),
+                Some(own) => DType::integer(own.bitWidth().into(), own.is_signed()),
                 None => Some(DType::Int32),
             };
             let index = index.and_then(|dtype| ArrowKind::stored(dtype, tesseral_core::CellLen::One));

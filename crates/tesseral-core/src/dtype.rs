@@ -160,6 +160,21 @@ impl DType {
         Self::Bytes,
     ];
 
+    /// The dtype of integers of this many bits; `None` for other widths than 8, 16, 32 and 64.
+    pub fn integer(bits: i64, signed: bool) -> Option<Self> {
+        Some(match (bits, signed) {
+            (8, true) => Self::Int8,
+            (16, true) => Self::Int16,
+            (32, true) => Self::Int32,
+            (64, true) => Self::Int64,
+            (8, false) => Self::UInt8,
+            (16, false) => Self::UInt16,
+            (32, false) => Self::UInt32,
+            (64, false) => Self::UInt64,
+            _ => return None,
+        })
+    }
+
     /// Bytes of one element; `None` for [`Bitmask`](Self::Bitmask), whose cells share bytes.
     pub fn size(self) -> Option<usize> {
         Some(match self {
@@ -263,6 +278,17 @@ mod tests {
         }
         assert!("datetime64[fortnight]".parse::<DType>().is_err());
         assert!("float".parse::<DType>().is_err());
+    }
+
+    #[test]
+    fn integers_are_found_by_their_width() {
+        for dtype in
+            DType::PLAIN.into_iter().filter(|dtype| matches!(dtype.class(), Class::Int | Class::UInt))
+        {
+            let signed = dtype.class() == Class::Int;
+            assert_eq!(DType::integer(dtype.bits() as i64, signed), Some(dtype));
+            assert_eq!(DType::integer(dtype.bits() as i64 + 1, signed), None);
+        }
     }
 
     #[test]

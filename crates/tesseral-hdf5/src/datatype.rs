@@ -263,16 +263,9 @@ fn integer(prefix: &Prefix, cursor: &mut Cursor<'_>, signs: bool) -> Result<Hdf5
     if offset != 0 || precision != 8 * prefix.size {
         return unsupported(format!("integers of {precision} bits in {} bytes", prefix.size));
     }
-    let dtype = match (prefix.size, signed) {
-        (1, true) => DType::Int8,
-        (2, true) => DType::Int16,
-        (4, true) => DType::Int32,
-        (8, true) => DType::Int64,
-        (1, false) => DType::UInt8,
-        (2, false) => DType::UInt16,
-        (4, false) => DType::UInt32,
-        (8, false) => DType::UInt64,
-        _ => return unsupported(format!("integers of {} bytes", prefix.size)),
+    let dtype = i64::try_from(precision).ok().and_then(|bits| DType::integer(bits, signed));
+    let Some(dtype) = dtype else {
+        return unsupported(format!("integers of {} bytes", prefix.size));
     };
     Ok(Hdf5CellType::plain(dtype, prefix.flags & 1 != 0))
 }

@@ -21,25 +21,11 @@ fn unit(unit: &ParquetUnit) -> TimeUnit {
     }
 }
 
-fn integer(bits: i8, signed: bool) -> Option<DType> {
-    Some(match (bits, signed) {
-        (8, true) => DType::Int8,
-        (16, true) => DType::Int16,
-        (32, true) => DType::Int32,
-        (64, true) => DType::Int64,
-        (8, false) => DType::UInt8,
-        (16, false) => DType::UInt16,
-        (32, false) => DType::UInt32,
-        (64, false) => DType::UInt64,
-        _ => return None,
-    })
-}
-
 /// The dtype of integers with a meaning; `Ok(None)` if they have none.
 fn annotated(descr: &ColumnDescriptor) -> Option<Option<DType>> {
     Some(Some(match (descr.logical_type_ref(), descr.converted_type()) {
         (Some(LogicalType::Integer(IntType { bit_width, is_signed })), _) => {
-            return integer(*bit_width, *is_signed).map(Some);
+            return DType::integer((*bit_width).into(), *is_signed).map(Some);
         }
         (Some(LogicalType::Date), _) | (None, ConvertedType::DATE) => DType::DateTime(TimeUnit::Day),
         (Some(LogicalType::Timestamp(own)), _) => DType::DateTime(unit(&own.unit)),
