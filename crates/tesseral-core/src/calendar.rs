@@ -337,16 +337,6 @@ impl TimeUnits {
         Some(format!("{name} since {}", self.civil(self.reference)?))
     }
 
-    /// The time of a whole number.
-    pub fn of_integer(&self, count: i64) -> Option<CivilTime> {
-        self.at(&Scalar::from_element(count))
-    }
-
-    /// The time of any number, to the nearest microsecond; `None` for NaN and what no calendar holds.
-    pub fn of_float(&self, count: f64) -> Option<CivilTime> {
-        self.civil(self.instant_of_float(count)?)
-    }
-
     fn instant_of_float(&self, count: f64) -> Option<i128> {
         TimeCount::Float(count).parts(self.unit)?.checked_add(self.reference)
     }
@@ -476,7 +466,7 @@ impl Calendar {
     }
 }
 
-/// A date and the time of day behind it, where there is one.
+/// A date and the time of day after it, if there is one.
 fn split_clock(text: &str) -> (&str, Option<&str>) {
     match text.split_once(['T', 't', ' ']) {
         Some((date, clock)) => (date, Some(clock.trim())),

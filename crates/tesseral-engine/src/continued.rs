@@ -1,7 +1,7 @@
 //! Cyclic axes that continue at their start: an array source in which a range across the end of an axis is one box.
 //!
 //! Position `extent + i` of a continued axis is position `i` of the stored one. A request is planned as one box on either side
-//! of the end; the chunks of the second box are moved behind those of the first. Everything above plans, fetches, decodes and
+//! of the end; the chunks of the second box are moved after those of the first. Everything above plans, fetches, decodes and
 //! folds them like the chunks of any array ([ADR 0031](../../../docs/adr/0031-ranges-across-the-end-of-an-axis.md)).
 
 use std::borrow::Cow;
@@ -42,7 +42,7 @@ impl ContinuedSource {
                 Some(Labels::Numbers { bytes, .. }) => bytes.extend_from_within(..),
                 None => {}
             }
-            // Chunks behind the end must be aligned to the grid as well.
+            // Chunks after the end must be aligned to the grid as well.
             if let Some(chunk) = schema.chunk_shape.as_mut().and_then(|shape| shape.get_mut(axis))
                 && (*chunk == 0 || !extent.is_multiple_of(*chunk))
             {

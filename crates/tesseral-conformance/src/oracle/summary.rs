@@ -5,7 +5,6 @@ use std::cmp::Ordering;
 use tesseral_core::dtype::Class;
 use tesseral_core::{CellLen, ChunkStats, DType, Field, Result, Scalar, Stat, Sum};
 
-use super::Cells;
 use super::sparse::Row;
 
 /// A value from its native-endian bytes.
@@ -164,11 +163,6 @@ impl Summary {
         });
         let (min, max) = (extreme(Ordering::Less), extreme(Ordering::Greater));
         Self { cells: total, nulls, nans, infs, count, min, max, sum, mean, std, magnitude }
-    }
-
-    /// The summary of cells of a field.
-    pub fn from_cells(field: &Field, cells: &Cells) -> Self {
-        Self::from_values(field, cells.iter(field.cell_size().unwrap_or(1)))
     }
 
     /// The summary of a field of rows, by field index.

@@ -24,7 +24,7 @@ pub enum TimeCount {
 }
 
 impl TimeCount {
-    /// The count that a cell holds; `None` for NaT and for cells that are no numbers.
+    /// The count that a cell holds; `None` for NaT and for cells that are not numbers.
     pub fn of_cell(cell: &Scalar) -> Option<Self> {
         match cell.as_i128() {
             Some(count)

@@ -11,8 +11,8 @@ fn times_are_those_of_cftime() {
         let [calendar, units, number, year, month, day, micros] = columns[..] else { panic!("{row}") };
         let units = TimeUnits::parse(units, Some(calendar)).unwrap().unwrap();
         let found = match number.parse::<i64>() {
-            Ok(count) => units.of_integer(count),
-            Err(_) => units.of_float(number.parse().unwrap()),
+            Ok(count) => units.at(&Scalar::from_element(count)),
+            Err(_) => units.at(&Scalar::from_element::<f64>(number.parse().unwrap())),
         };
         let found = found.unwrap();
         assert_eq!(
@@ -103,11 +103,11 @@ fn zones_are_understood_or_rejected() {
 #[test]
 fn numbers_without_a_time_have_none() {
     let units = TimeUnits::parse("days since 2000-01-01", None).unwrap().unwrap();
-    assert_eq!(units.of_float(f64::NAN), None);
-    assert_eq!(units.of_float(1e300), None);
-    assert_eq!(units.of_integer(i64::MAX), None);
-    assert_eq!(units.of_float(0.5).unwrap().to_string(), "2000-01-01T12:00");
-    assert_eq!(units.of_integer(59).unwrap().to_string(), "2000-02-29");
+    assert_eq!(units.at(&Scalar::from_element(f64::NAN)), None);
+    assert_eq!(units.at(&Scalar::from_element(1e300)), None);
+    assert_eq!(units.at(&Scalar::from_element(i64::MAX)), None);
+    assert_eq!(units.at(&Scalar::from_element(0.5)).unwrap().to_string(), "2000-01-01T12:00");
+    assert_eq!(units.at(&Scalar::from_element(59_i64)).unwrap().to_string(), "2000-02-29");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn damaged_units_never_panic() {
 fn parts_of_times_in_every_calendar() {
     let at = |units: &str, calendar: &str, count: i64| {
         let units = TimeUnits::parse(units, Some(calendar)).unwrap().unwrap();
-        let time = units.of_integer(count).unwrap();
+        let time = units.at(&Scalar::from_element(count)).unwrap();
         let part = |part: TimePart| part.text(part.index(&time, units.calendar()));
         [
             TimePart::Year,

@@ -258,27 +258,6 @@ pub fn for_each_run(
     Ok(())
 }
 
-/// Writes `pattern` into every element of a region; elements have the pattern's length.
-///
-/// # Errors
-/// `InvalidRequest` when the ranks differ, the pattern is empty or the target is shorter than the region.
-pub fn fill_box(dst: &mut [u8], strides: &[usize], shape: &[usize], pattern: &[u8]) -> Result<()> {
-    let walk = Walk::new(strides, strides, shape, pattern.len())?;
-    if dst.len() < walk.dst_len {
-        return Err(too_short(walk.dst_len, dst.len()));
-    }
-    walk.for_each_run(|run| {
-        let dst = &mut dst[run.dst..];
-        match run.contiguous() {
-            Some(len) => fill_bytes(&mut dst[..len], pattern),
-            // Elements of odd sizes are contiguous runs of bytes, so here the pattern is one element of the run.
-            None => (0..run.count)
-                .for_each(|i| dst[i * run.dst_stride..][..pattern.len()].copy_from_slice(pattern)),
-        }
-    });
-    Ok(())
-}
-
 /// Repeats `pattern` over `dst`, whose length is a multiple of the pattern's.
 pub fn fill_bytes(dst: &mut [u8], pattern: &[u8]) {
     fn repeat<const S: usize>(dst: &mut [u8], pattern: &[u8]) {

@@ -161,14 +161,6 @@ impl TensogramFile {
         Ok(self.found()?.messages.len())
     }
 
-    /// Returns offset and length of each message.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub fn message_spans(&self) -> Result<Vec<(u64, u64)>> {
-        Ok(self.found()?.messages.iter().map(|span| (span.offset, span.len)).collect())
-    }
-
     /// Returns bytes outside messages: garbage, truncated and damaged messages.
     ///
     /// # Errors
