@@ -98,3 +98,12 @@ def test_names_in_the_glossary_exist():
             if not known and not (ROOT / "crates" / name.partition("::")[0]).is_dir():
                 missing.append(name)
     assert not missing
+
+
+def test_regression_tests_exist():
+    """The tests that the table of faults in reliability.md names."""
+    table = (DOCS / "reliability.md").read_text().split("## Faults found")[1]
+    named = {name for row in re.findall(r"^\| .* \|$", table, re.M) for name in re.findall(r"`([a-z]\w{8,})`", row.split(" | ")[-1])}
+    files = [*(ROOT / "crates").rglob("*.rs"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "fuzz").rglob("*.rs")]
+    tests = set(re.findall(r"^\s*(?:async )?(?:fn|def) (\w+)\(", "\n".join(path.read_text() for path in files), re.M))
+    assert len(named) > 40 and not named - tests

@@ -11,7 +11,7 @@ MIB = 1 << 20
 FIXTURES = ROOT / "fixtures/hdf5"
 
 
-# NetCDF classic: a header of big-endian integers, four bytes each but for the sizes of CDF-5.
+# NetCDF classic: a header of big-endian integers, four bytes each except the sizes of CDF-5.
 
 def netcdf3_file(version=1, records=2, extents=(0, 3), cells=6, attribute=b"abc"):
     """One record variable of two dimensions with one attribute."""

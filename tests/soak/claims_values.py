@@ -79,7 +79,7 @@ def crafted_tgm():
 
 #: What is counted for a value, a name, a list and a map: as in `metadata_cost.rs`.
 VALUE, NAME, LIST, MAP = 560, 800, 1024, 1920
-#: What is allowed, but for the rest of a file.
+#: What is allowed, except the rest of a file.
 ALLOWED = 66_500_000
 
 

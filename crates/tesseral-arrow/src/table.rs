@@ -54,7 +54,7 @@ struct TableReader<'a> {
     dictionaries: HashMap<i64, Vec<StoredBatch>>,
 }
 
-/// The metadata behind their length, which older files have without a continuation.
+/// The metadata after their length, which has no continuation marker before it in older files.
 fn behind_length(bytes: &[u8]) -> Option<&[u8]> {
     let bytes = bytes.strip_prefix(&CONTINUATION).unwrap_or(bytes);
     let (len, rest) = bytes.split_first_chunk::<4>()?;

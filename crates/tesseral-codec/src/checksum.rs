@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_bytes_are_noticed() {
+    fn changed_bytes_are_detected() {
         for sum in [Checksum::Crc32c, Checksum::Crc32, Checksum::Adler32, Checksum::Fletcher32] {
             let stored = sum.compute(b"cells").to_le_bytes();
             let mut after = [&b"cells"[..], &stored].concat();

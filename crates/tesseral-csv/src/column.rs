@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_not_utf8_is_noticed() {
+    fn text_that_is_not_utf8_is_detected() {
         let mut column = Inference::new(b',');
         assert_eq!(column.add(b"a"), Some(()));
         assert_eq!(column.add(b"\xff"), None);

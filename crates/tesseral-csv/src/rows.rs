@@ -25,7 +25,7 @@ pub(crate) struct Rows<'a> {
     ended: bool,
 }
 
-/// Every byte the same.
+/// A word of eight equal bytes.
 const fn repeated(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
@@ -70,7 +70,7 @@ impl<'a> Rows<'a> {
         self.ended
     }
 
-    /// Goes to the next row, past empty lines; false if there is none.
+    /// Starts the next row after empty lines; false if there is none.
     #[inline]
     pub(crate) fn start(&mut self) -> bool {
         while let Some(b'\n' | b'\r') = self.bytes.get(self.at) {
@@ -91,7 +91,7 @@ impl<'a> Rows<'a> {
         (&self.bytes[start..end], last)
     }
 
-    /// Goes past the end of a value; true if it was the last one of its row.
+    /// Continues after the end of a value; true if it was the last one of its row.
     #[inline(always)]
     fn finish(&mut self, end: usize) -> bool {
         let byte = self.bytes.get(end);
@@ -128,7 +128,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Goes past `count` values, of which none may be the last one of the row; `None` if one is.
+    /// Skips `count` values, of which none may be the last one of the row; `None` if one is.
     #[inline]
     pub(crate) fn skip(&mut self, count: usize) -> Option<()> {
         for _ in 0..count {
@@ -139,7 +139,7 @@ impl<'a> Rows<'a> {
         Some(())
     }
 
-    /// Goes to the end of the row, whatever is left of it.
+    /// Skips the rest of the row.
     #[inline]
     pub(crate) fn leave(&mut self) {
         if self.plain {

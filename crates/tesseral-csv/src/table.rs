@@ -1,7 +1,7 @@
 //! The first pass over a file: columns with their types, rows, and where each chunk of rows begins.
 //!
-//! The file is divided at line ends into blocks, which are examined independently of each other. A line end inside quotes is no end
-//! of a row: the block before it then has a row without an end, and is examined again together with the next one.
+//! The file is divided at line ends into blocks, which are examined independently of each other. A line end inside quotes is not the
+//! end of a row: the block before it then has a row without an end, and is examined again together with the next one.
 
 use std::ops::Range;
 use std::sync::Arc;

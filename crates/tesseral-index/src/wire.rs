@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn content_round_trips_and_every_damaged_byte_is_noticed() {
+    fn content_round_trips_and_every_damaged_byte_is_detected() {
         let file = content().to_bytes().unwrap();
         assert_eq!(parse(&file).unwrap(), content());
         for len in 0..file.len() {

@@ -71,7 +71,7 @@ pub(crate) struct NpzWriter {
     members: Vec<MemberWrite>,
     attributes: Attributes,
     history: Vec<HistoryRow>,
-    /// Offset behind the last member.
+    /// Offset after the last member.
     end: u64,
 }
 

@@ -140,7 +140,7 @@ impl<'a> Hybrid<'a> {
         Some(())
     }
 
-    /// The next numbers, run by run. Packed ones are taken from eight bytes at a time, but for the last few.
+    /// The next numbers, run by run. Packed ones are read from eight bytes at a time, except the last few.
     #[allow(clippy::cast_possible_truncation)]
     pub(crate) fn fill(&mut self, mut out: &mut [u32]) -> Option<()> {
         let (width, mask) = (self.width as usize, ((1_u64 << self.width) - 1) as u32);

@@ -46,7 +46,7 @@ impl Identity {
     /// Describes how an open file differs from this earlier state; `None` if it does not.
     ///
     /// Systems set the modification time at the start of a write and the length once bytes are copied. A file that is being
-    /// appended to can therefore show a new time with the old length, so that such a file is examined again for a moment.
+    /// appended to can therefore show a new time with the old length, so that such a file is examined again for a short time.
     fn change(&self, file: &File) -> Option<FileChange> {
         let state = || file.metadata().ok().map(|metadata| Self::new(&metadata));
         let mut now = state()?;

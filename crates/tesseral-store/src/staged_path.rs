@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(names(folder.path()), ["tfalse", "ttrue"]);
     }
 
-    /// The check sees the entry that is really replaced, even if it was renamed to the target a moment before.
+    /// The check sees the entry that is really replaced, even if it was renamed to the target just before.
     #[test]
     fn an_entry_that_is_not_approved_is_restored() {
         let folder = tempfile::tempdir().unwrap();

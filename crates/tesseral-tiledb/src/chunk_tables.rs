@@ -1,7 +1,7 @@
 //! Chunk tables of tiles, read when a run of their cells is first requested.
 //!
 //! Where the fragment carries digests, the blocks that hold the lengths are compared with theirs before the lengths are used: a
-//! wrong length would move every cell behind it.
+//! wrong length would move every cell after it.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -139,7 +139,7 @@ fn add_runs(geometry: &Geometry, (tile, cells): (u64, u64), columns: &[Vec<u8>],
     }
 }
 
-/// Whether a position is the next one behind a run, in the same tile of the grid.
+/// Whether a position is the next one after a run, in the same tile of the grid.
 fn follows(run: &Region, at: &Coords, along: usize, extent: u64) -> bool {
     let next = |(d, (&(start, end), &at)): (usize, (&(u64, u64), &u64))| match d == along {
         true => at == end && at / extent == start / extent,

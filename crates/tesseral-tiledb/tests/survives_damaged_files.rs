@@ -161,7 +161,7 @@ fn a_missing_file_is_corrupt() {
 }
 
 #[test]
-fn conditions_round_trip() {
+fn trailing_bytes_and_empty_conditions_are_corrupt() {
     use tesseral_tiledb::wire::condition::Node;
     let constant = [1_u8, 254, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     assert!(Node::parse("c", &constant, &LIMITS).is_ok());

@@ -789,7 +789,7 @@ def test_appending_never_overwrites(tmp_path, format):
     shifted = days(10, 2).assign_coords(x=[1.0, 2.0, 4.0])
     half = days(10, 2).assign_coords(time=days(10, 2).time + np.timedelta64(1, "ns"))
     wrong = {
-        "exists already": days(9, 3),
+        "already exists": days(9, 3),
         "labels increase": days(0, 5),
         "values differ": shifted,
         "positions": days(10, 2).isel(x=slice(2)).drop_vars(["x", "area"]),

@@ -128,18 +128,18 @@ fn little(bytes: &[u8]) -> usize {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte))
 }
 
-/// Width and height of a lossy image: 14 bits each behind a tag of 3 bytes and a start code of 3 bytes.
+/// Width and height of a lossy image: 14 bits each after a tag of 3 bytes and a start code of 3 bytes.
 fn lossy(content: &[u8]) -> Option<(usize, usize)> {
     Some((little(content.get(6..8)?) & 0x3FFF, little(content.get(8..10)?) & 0x3FFF))
 }
 
-/// Width and height of a lossless image: 14 bits each behind a signature byte, less one.
+/// Width and height of a lossless image: 14 bits each after a signature byte, less one.
 fn lossless(content: &[u8]) -> Option<(usize, usize)> {
     let bits = little(content.get(1..5)?);
     Some(((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1))
 }
 
-/// Width and height of the canvas of an extended file: 24 bits each behind the flags, less one.
+/// Width and height of the canvas of an extended file: 24 bits each after the flags, less one.
 fn canvas(content: &[u8]) -> Option<(usize, usize)> {
     Some((little(content.get(4..7)?) + 1, little(content.get(7..10)?) + 1))
 }

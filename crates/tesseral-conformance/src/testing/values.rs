@@ -75,7 +75,7 @@ pub(crate) fn value(random: &mut Random, field: &Field) -> Vec<u8> {
     out
 }
 
-/// Missing values that the statistics of a chunk leave out: some formats know of declarations, others of none.
+/// Missing values that the statistics of a chunk leave out: some formats exclude declared values, others none.
 pub(crate) fn left_out(random: &mut Random, field: &Field) -> Vec<Scalar> {
     let count = random.below(field.missing.len() as u64 + 1);
     field.missing.iter().take(usize::try_from(count).unwrap_or(0)).cloned().collect()

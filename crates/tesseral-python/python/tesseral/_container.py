@@ -293,7 +293,7 @@ class Container(Mapping[str, Array]):
 
     @property
     def format(self) -> str:
-        """Identifier of the format: `tet`, `tensogram`, `tiledb`."""
+        """Identifier of the format, such as `tet`, `tiledb` or `zarr`."""
         return self._source.format
 
     @property

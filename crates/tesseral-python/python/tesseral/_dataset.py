@@ -399,7 +399,7 @@ def _check_labels(name: str, old: Any, new: Any, shown: Any) -> None:
     """Raises for labels that exist already, and for labels out of order where the stored ones are ordered."""
     there = np.isin(new, old)
     if there.any():
-        raise InvalidRequestError(f"the label {shown[there][0]} exists already; appending does not overwrite", array=name)
+        raise InvalidRequestError(f"the label {shown[there][0]} already exists; appending does not overwrite", array=name)
     whole = np.concatenate([old, new])
     for holds, word in ((np.less, "increase"), (np.greater, "decrease")):
         # One label has no order of its own; the new ones define it.

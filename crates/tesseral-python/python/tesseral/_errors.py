@@ -107,7 +107,7 @@ class PermissionDeniedError(IoError, PermissionError):
 
 
 class ChangedError(TesseralError, OSError):
-    """A file changed since a handle to it was pickled."""
+    """A source changed while it was read, or since a handle to it was pickled."""
 
     code = "changed"
 

@@ -216,7 +216,7 @@ def _polars_tree(node: Any) -> Node | None:
 
 
 def condition(part: Part, fields: Mapping[str, np.dtype[Any]], names: Mapping[str, str] | None = None) -> str | None:
-    """A condition on fields, by the names of their columns with their dtypes, that is true wherever the part is; None if there is none.
+    """A condition on fields, by the names of their columns with their dtypes, that is true where the part is; None if there is none.
     `names` are those of fields that differ from their column's."""
     if part.tree is None:
         return None

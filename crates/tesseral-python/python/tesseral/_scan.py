@@ -303,7 +303,7 @@ class GridTable:
         return any(_may_match(tests, self.dims, part) for part in self.narrow(block, wanted))
 
     def _conditions(self, wanted: Filter) -> list[tuple[Array, str]]:
-        """Conditions on single arrays that are true wherever the filter is."""
+        """Conditions on single arrays that are true where the filter is."""
         found = []
         for part in wanted.parts:
             columns = [self.columns.get(name) for name in part.names]

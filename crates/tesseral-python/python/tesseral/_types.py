@@ -20,7 +20,7 @@ else:
 Cells: TypeAlias = npt.NDArray[Any]
 
 _Along: TypeAlias = Union[int, np.integer[Any], slice, EllipsisType, None, Sequence[int], Sequence[bool], npt.NDArray[Any]]
-#: What stands between the brackets of `array[…]`.
+#: The index in `array[…]`.
 Index: TypeAlias = Union[_Along, tuple[_Along, ...]]
 
 #: Axes by number or name; None or `...` for all.
@@ -33,7 +33,7 @@ One: TypeAlias = Union[Coordinate, slice]
 #: Several positions or coordinates.
 Many: TypeAlias = Union[Sequence[int], Sequence[float], Sequence[str], Sequence[bool], npt.NDArray[Any]]
 
-#: A moment: milliseconds since 1970, or a date.
+#: A point in time: milliseconds since 1970, or a date.
 Moment: TypeAlias = Union[int, str, datetime.datetime, np.datetime64]
 AsOf: TypeAlias = Union[Moment, tuple[Union[Moment, None], Union[Moment, None]], None]
 

@@ -257,7 +257,7 @@ def _has_engine(name: str) -> bool:
 
 
 class TesseralBackendEntrypoint(BackendEntrypoint):
-    """Opens `.tet`, `.tgm` and TileDB arrays, detected by content."""
+    """Opens sources of every format, detected by content."""
 
     description = "Tetration, Tensogram and TileDB arrays with Tesseral"
     url = ""
