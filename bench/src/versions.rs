@@ -60,7 +60,7 @@ fn rows(args: &Args) -> Result<Outcome> {
     let (_, cells) = timed.result.columns.last().ok_or("no columns")?;
     let sum: f64 =
         (0..timed.result.rows).map(|i| f64::from_le_bytes(std::array::from_fn(|k| cells.get(i)[k]))).sum();
-    Ok(Outcome::new(&timed, timed.result.held(), json!([timed.result.rows, sum])))
+    Ok(Outcome::new(&timed, timed.result.allocated_bytes(), json!([timed.result.rows, sum])))
 }
 
 /// The sum over a region.

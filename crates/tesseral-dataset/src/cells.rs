@@ -180,7 +180,7 @@ impl<'a> CellQuery<'a> {
                 None => whole = Some(batch),
                 Some(whole) => whole.append(&batch),
             }
-            let held = whole.as_ref().map_or(0, CellBatch::held);
+            let held = whole.as_ref().map_or(0, CellBatch::allocated_bytes);
             self.options.check_memory("the rows", held)?;
         }
         Ok(whole.unwrap_or_else(|| CellBatch::empty(self.array.schema(), &self.columns)))

@@ -281,7 +281,7 @@ impl Container {
     }
 
     /// The same options around other arrays of the source.
-    pub(crate) fn around(&self, inner: Arc<dyn tesseral_format::ContainerSource>) -> Self {
+    pub(crate) fn with_source(&self, inner: Arc<dyn tesseral_format::ContainerSource>) -> Self {
         Self { inner, reopen: None, labels: Arc::default(), roles: Arc::default(), ..self.clone() }
     }
 

@@ -72,7 +72,7 @@ impl Container {
             return Ok(self.clone());
         }
         let pivoted = PivotedTable::new(self, &dims, variables)?;
-        Ok(self.around(Arc::new(pivoted)))
+        Ok(self.with_source(Arc::new(pivoted)))
     }
 }
 

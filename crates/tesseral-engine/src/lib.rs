@@ -33,7 +33,7 @@ pub use options::{Options, PlannedReads, Progress};
 pub use paint::dense::{
     Dense, Explained, explain, read, read_buffer, read_into, read_owned, read_with, view,
 };
-pub use paint::scatter::{ranges, spread, spreadable};
+pub use paint::scatter::{ranges, scatter_cells, scatterable};
 pub use plan::blocks::{Blocks, available_memory, blocks, budget_bytes};
 pub use plan::condition::{matches, may_hold};
 pub use plan::expansion::{

@@ -61,7 +61,7 @@ pub fn recover(
         DamagedSource { container: salvage.container, limits: open.limits, gaps: salvage.gaps_are_losses };
     let mut values = source.lost_values();
     let mut copy = source.copy(create()?, &values, options)?;
-    if source.settle(&mut values, &mut copy.findings) {
+    if source.choose_lost_values(&mut values, &mut copy.findings) {
         let findings = std::mem::take(&mut copy.findings);
         // The incomplete output is discarded first.
         drop(copy);
@@ -116,11 +116,11 @@ impl DamagedSource {
     }
 
     /// Chooses values that the output must declare; returns whether there are any.
-    fn settle(&self, values: &mut [Vec<LostValue>], findings: &mut Vec<Finding>) -> bool {
+    fn choose_lost_values(&self, values: &mut [Vec<LostValue>], findings: &mut Vec<Finding>) -> bool {
         let mut again = false;
         for (index, fields) in values.iter_mut().enumerate() {
             for value in fields {
-                match value.settle() {
+                match value.choose() {
                     Some(settled) => again |= settled == Settled::Declare,
                     None => {
                         value.give_up();
@@ -317,7 +317,7 @@ impl FieldRegion<'_> {
             Err(error) if is_loss(&error) => {}
             read => {
                 read?;
-                self.value.look(self.field(), column, |_| true);
+                self.value.note_used(self.field(), column, |_| true);
                 return Ok(None);
             }
         }
@@ -359,7 +359,7 @@ impl FieldRegion<'_> {
         if lost.contains(&true) {
             self.value.lose();
         }
-        self.value.look(field, column, |i| lost.get(i) == Some(&false));
+        self.value.note_used(field, column, |i| lost.get(i) == Some(&false));
         let cell = self.value.cell(column.size());
         if column.size() == 0 {
             let cells = std::mem::replace(column, Cells::for_field(field));

@@ -26,7 +26,7 @@ use crate::reduce::kernel::summary::Summary;
 pub use self::cells::InputOrder;
 use self::cells::PendingCells;
 pub(crate) use self::columns::runs;
-pub(crate) use self::fill::{cut, paste};
+pub(crate) use self::fill::{copy_from_box, copy_into_box};
 pub use self::journal::Journal;
 
 /// A container being written.

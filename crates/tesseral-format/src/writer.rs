@@ -259,7 +259,7 @@ pub trait Writer: Debug + Send + Sync {
     }
 
     /// Size of an array in bytes that is kept in memory until it is complete; 0 if chunks are written immediately.
-    fn gathers(&self, array: usize) -> u64 {
+    fn buffered_bytes(&self, array: usize) -> u64 {
         let _ = array;
         0
     }

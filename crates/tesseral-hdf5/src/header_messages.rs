@@ -31,7 +31,7 @@ const CHECKSUM: u64 = 4;
 /// Returns whether the layout of the object header at `address` declares that partial edge chunks are not filtered.
 pub(crate) fn has_unfiltered_edges(file: &File, address: u64) -> Result<bool> {
     let mut flagged = None;
-    each(file, address, |message| {
+    visit_messages(file, address, |message| {
         if message.kind != LAYOUT {
             return ControlFlow::Continue(());
         }
@@ -59,7 +59,7 @@ pub(crate) type Patches = Vec<(u64, Vec<u8>)>;
 /// which does not know this layout: a compact one of the same length, and the checksum of that. `None` for other layouts.
 pub(crate) fn virtual_layout(file: &File, address: u64) -> Result<Option<(VirtualLayout, Patches)>> {
     let mut found = None;
-    each(file, address, |message| {
+    visit_messages(file, address, |message| {
         if message.kind != LAYOUT {
             return ControlFlow::Continue(());
         }
@@ -91,7 +91,7 @@ pub(crate) fn virtual_layout(file: &File, address: u64) -> Result<Option<(Virtua
 /// themselves are in this order only as long as no attribute was replaced.
 pub(crate) fn attribute_order(file: &File, address: u64) -> Result<HashMap<Vec<u8>, u64>> {
     let mut orders = HashMap::new();
-    each(file, address, |message| {
+    visit_messages(file, address, |message| {
         if let (ATTRIBUTE, Some(order), Some(name)) =
             (message.kind, message.order, attribute_name(message.body))
         {
@@ -110,7 +110,7 @@ fn attribute_name(body: &[u8]) -> Option<&[u8]> {
 }
 
 /// Passes each message of the object header at `address` to `visit` until that breaks.
-fn each(
+fn visit_messages(
     file: &File,
     address: u64,
     mut visit: impl FnMut(HeaderMessage<'_>) -> ControlFlow<()>,

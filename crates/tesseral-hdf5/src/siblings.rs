@@ -148,7 +148,7 @@ impl Siblings {
 }
 
 impl StoreMembers for Siblings {
-    fn own(&self) -> &Arc<dyn Store> {
+    fn container_store(&self) -> &Arc<dyn Store> {
         &self.own
     }
 

@@ -163,7 +163,7 @@ impl Sources {
 }
 
 impl StoreMembers for Sources {
-    fn own(&self) -> &Arc<dyn Store> {
+    fn container_store(&self) -> &Arc<dyn Store> {
         &self.index
     }
 

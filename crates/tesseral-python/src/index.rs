@@ -42,7 +42,7 @@ impl AxisIndex {
     }
 
     /// Selects one position of the window.
-    fn pick(&self, at: i64, number: usize) -> PyResult<Self> {
+    fn select_position(&self, at: i64, number: usize) -> PyResult<Self> {
         let from_start = match u64::try_from(at) {
             Ok(at) => Some(at),
             Err(_) => self.count.checked_sub(at.unsigned_abs()),
@@ -57,7 +57,7 @@ impl AxisIndex {
     }
 
     /// Selects a slice of the window.
-    fn cut(&self, slice: &Bound<'_, PySlice>) -> PyResult<Self> {
+    fn select_slice(&self, slice: &Bound<'_, PySlice>) -> PyResult<Self> {
         let length = isize::try_from(self.count).unwrap_or(isize::MAX);
         let wanted = slice.indices(length)?;
         // `slice.indices` returns positions within the length.
@@ -124,11 +124,11 @@ pub(crate) fn apply(window: &[AxisIndex], key: &Bound<'_, PyAny>) -> PyResult<Op
             layout.extend(std::iter::repeat_n(true, skipped));
             next += skipped;
         } else if let Ok(slice) = item.cast::<PySlice>() {
-            out[open[next]] = window[open[next]].cut(slice)?;
+            out[open[next]] = window[open[next]].select_slice(slice)?;
             layout.push(true);
             next += 1;
         } else if let Some(at) = whole_number(&item)? {
-            out[open[next]] = window[open[next]].pick(at, next)?;
+            out[open[next]] = window[open[next]].select_position(at, next)?;
             next += 1;
         } else {
             arrays = true;

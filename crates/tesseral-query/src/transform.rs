@@ -52,7 +52,7 @@ pub(super) fn run(plan: &Plan, operation: &Operation) -> Result<QueryOutcome> {
                 .hint("write them to a file: \"write\": \"spill\" or \"sidecar\"")
         })?;
     }
-    let (preview, undivided) = prepared.look()?;
+    let (preview, undivided) = prepared.preview()?;
     let (written, strategy) = match write.target {
         WriteTarget::Switch | WriteTarget::Ram => (None, "transform_ram"),
         WriteTarget::Spill => {
@@ -220,7 +220,7 @@ impl<'a> PreparedTransform<'a> {
 
     /// Returns the first transformed cells, and those without a divisor.
     #[allow(clippy::type_complexity)]
-    fn look(&self) -> Result<((Vec<u8>, bool), (u64, Vec<u64>))> {
+    fn preview(&self) -> Result<((Vec<u8>, bool), (u64, Vec<u64>))> {
         let size = self.plan.array.selected_field().cell_size().unwrap_or(8);
         let wanted = self.plan.settings.preview * size;
         let (mut preview, mut count, mut listed_cells, mut done) = (Vec::new(), 0, Vec::new(), 0_u64);

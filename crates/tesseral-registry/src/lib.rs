@@ -119,7 +119,7 @@ pub fn of_output(path: &Path) -> Result<&'static dyn Format> {
 /// `Unrecognized` if no format matches; `NotFound`, `Io`.
 pub fn recognize(store: &dyn Store) -> Result<&'static dyn Format> {
     let location = store.location().to_owned();
-    let (head, entries) = look(store)?;
+    let (head, entries) = detection_input(store)?;
     match sniff(store, &head, entries.as_deref()) {
         Some((sniff, format)) if sniff > Sniff::No => Ok(format),
         _ => {
@@ -143,13 +143,13 @@ pub fn recognize(store: &dyn Store) -> Result<&'static dyn Format> {
 
 /// Detects the format of a source by its content only; `None` if no format matches.
 pub fn by_content(store: &dyn Store) -> Result<Option<&'static dyn Format>> {
-    let (head, entries) = look(store)?;
+    let (head, entries) = detection_input(store)?;
     let best = sniff(store, &head, entries.as_deref());
     Ok(best.filter(|(sniff, _)| *sniff == Sniff::Content).map(|(_, format)| format))
 }
 
 /// Input of the detection: the first bytes of a file, or the entries of a folder.
-fn look(store: &dyn Store) -> Result<(Bytes, Option<Vec<ObjectInfo>>)> {
+fn detection_input(store: &dyn Store) -> Result<(Bytes, Option<Vec<ObjectInfo>>)> {
     announce(store);
     match store.len("") {
         Ok(len) => Ok((store.read("", 0..len.min(HEAD))?, None)),

@@ -16,7 +16,7 @@ use crate::store::{
 /// The stores that a [`JoinedStore`] consists of: the container's own, and numbered members, opened when they are needed.
 pub trait StoreMembers: Debug + Send + Sync {
     /// The store of the container itself.
-    fn own(&self) -> &Arc<dyn Store>;
+    fn container_store(&self) -> &Arc<dyn Store>;
 
     /// A member.
     ///
@@ -26,7 +26,7 @@ pub trait StoreMembers: Debug + Send + Sync {
 
     /// How the stores are read best.
     fn profile(&self) -> Profile {
-        self.own().profile()
+        self.container_store().profile()
     }
 }
 
@@ -54,7 +54,7 @@ impl<M: StoreMembers> JoinedStore<M> {
         let numbered = object.split_once(':').and_then(|(number, name)| Some((number.parse().ok()?, name)));
         match numbered {
             Some((number, name)) => Ok((self.members.member(number)?, name)),
-            None => Ok((Arc::clone(self.members.own()), object)),
+            None => Ok((Arc::clone(self.members.container_store()), object)),
         }
     }
 
@@ -88,7 +88,7 @@ impl<M: StoreMembers> JoinedStore<M> {
 
 impl<M: StoreMembers> Store for JoinedStore<M> {
     fn location(&self) -> &str {
-        self.members.own().location()
+        self.members.container_store().location()
     }
 
     fn len(&self, object: &str) -> Result<u64> {
@@ -118,7 +118,7 @@ impl<M: StoreMembers> Store for JoinedStore<M> {
     }
 
     fn watch(&self) -> Result<OperationGuard> {
-        self.members.own().watch()
+        self.members.container_store().watch()
     }
 
     fn read_objects(&self, reads: &[(&str, ByteRange)]) -> Result<Vec<ObjectBytes>> {
@@ -145,7 +145,7 @@ impl<M: StoreMembers> Store for JoinedStore<M> {
     }
 
     fn beside(&self, name: &str) -> Result<Arc<dyn Store>> {
-        self.members.own().beside(name)
+        self.members.container_store().beside(name)
     }
 
     fn profile(&self) -> Profile {
@@ -153,7 +153,7 @@ impl<M: StoreMembers> Store for JoinedStore<M> {
     }
 
     fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
-        self.members.own().list(folder)
+        self.members.container_store().list(folder)
     }
 
     fn stage(&self, object: &str, _overwrite: Overwrite) -> Result<Box<dyn Staged>> {
@@ -180,7 +180,7 @@ mod tests {
     struct Two(Arc<dyn Store>, Arc<dyn Store>);
 
     impl StoreMembers for Two {
-        fn own(&self) -> &Arc<dyn Store> {
+        fn container_store(&self) -> &Arc<dyn Store> {
             &self.0
         }
 

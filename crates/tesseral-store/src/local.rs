@@ -196,7 +196,7 @@ impl LocalStore {
     }
 
     /// Leftovers of earlier writers next to the root and, if it is a folder, in it.
-    fn left(&self) -> Result<Vec<FolderEntry>> {
+    fn leftover_entries(&self) -> Result<Vec<FolderEntry>> {
         let beside = Arc::new(Folder::open(parent(&self.root))?);
         let mut found = leftover::list(&beside, Some(self.root.file_name().unwrap_or_default()))?;
         if self.root.is_dir() {
@@ -429,11 +429,11 @@ impl Store for LocalStore {
             Ok(name) => name.to_string_lossy().into_owned(),
             Err(_) => entry.path().to_string_lossy().into_owned(),
         };
-        Ok(self.left()?.iter().map(inside).collect())
+        Ok(self.leftover_entries()?.iter().map(inside).collect())
     }
 
     fn remove_leftovers(&self) -> Result<()> {
-        self.left()?.iter().try_for_each(FolderEntry::remove_tree)
+        self.leftover_entries()?.iter().try_for_each(FolderEntry::remove_tree)
     }
 
     fn stage(&self, object: &str, overwrite: Overwrite) -> Result<Box<dyn Staged>> {

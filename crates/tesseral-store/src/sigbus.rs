@@ -63,7 +63,7 @@ impl MapRegistry {
     }
 
     /// The files with live maps.
-    fn each<T>(&self, visit: impl FnMut(Arc<Mapped>) -> Option<T>) -> Option<T> {
+    fn find_file<T>(&self, visit: impl FnMut(Arc<Mapped>) -> Option<T>) -> Option<T> {
         let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
         files.iter().filter_map(Weak::upgrade).find_map(visit)
     }
@@ -72,8 +72,8 @@ impl MapRegistry {
         if !self.hit.load(SeqCst) {
             return Ok(());
         }
-        let hit =
-            self.each(|file| (file.mapped_range.gone.load(SeqCst) < usize::MAX).then(|| file.truncated()));
+        let hit = self
+            .find_file(|file| (file.mapped_range.gone.load(SeqCst) < usize::MAX).then(|| file.truncated()));
         // All bytes of the map can have been dropped.
         Err(hit.unwrap_or_else(|| truncated(&self.location, "a part of the file could not be read")))
     }
@@ -81,13 +81,13 @@ impl MapRegistry {
     fn check(&self, since: u64, may_grow: bool) -> Result<()> {
         self.check_hit()?;
         let used = |file: &Mapped| file.given.load(SeqCst) >= since;
-        self.each(|file| if used(&file) { file.check_len().err() } else { None }).map_or(Ok(()), Err)?;
+        self.find_file(|file| if used(&file) { file.check_len().err() } else { None }).map_or(Ok(()), Err)?;
         self.identities.check(since, may_grow)
     }
 
     /// Closes replaced pages: an access outside an operation must not return zeros.
     fn close(&self) {
-        self.each(|file| {
+        self.find_file(|file| {
             fault::close(&file.mapped_range);
             None::<()>
         });

@@ -418,7 +418,7 @@ fn take_masks(
     let mut finder = MaskFinder::new(dtype, (cells.len() / size) as u64, allowed);
     let mut first = 0;
     for span in cells.chunks(SPAN) {
-        finder.look(first, span)?;
+        finder.survey(first, span)?;
         hash(span);
         first += (span.len() / size) as u64;
     }
@@ -452,7 +452,7 @@ impl<'a> MaskFinder<'a> {
     }
 
     /// Scans cells starting at index `first`.
-    pub(crate) fn look(&mut self, first: u64, cells: &[u8]) -> Result<()> {
+    pub(crate) fn survey(&mut self, first: u64, cells: &[u8]) -> Result<()> {
         let size = self.dtype.size().unwrap_or(1);
         let runs = cells.chunks(RUN).enumerate().filter(|(_, run)| may_hold_specials(self.dtype, run));
         let suspects = runs

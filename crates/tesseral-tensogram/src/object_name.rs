@@ -41,7 +41,7 @@ pub(crate) fn stored(schema: &ArraySchema) -> String {
 }
 
 /// The own name of a variable, if another one is stored.
-fn own<'a>(stored: &str, own: Option<&'a str>) -> Option<&'a str> {
+fn given_name<'a>(stored: &str, own: Option<&'a str>) -> Option<&'a str> {
     own.filter(|own| stored.strip_suffix(SUFFIX) == Some(own))
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn in_base(base: &Map) -> Option<&str> {
         _ => None,
     };
     let name = base.get(NAME).or_else(in_mars).and_then(CborItem::as_text)?;
-    Some(own(name, base.get(VARIABLE_NAME).and_then(CborItem::as_text)).unwrap_or(name))
+    Some(given_name(name, base.get(VARIABLE_NAME).and_then(CborItem::as_text)).unwrap_or(name))
 }
 
 /// Replaces a stored name among the attributes of an object by the variable's own one.
@@ -63,7 +63,8 @@ pub(crate) fn restore(attributes: &mut Attributes) {
         Some(Value::Text(text)) => Some(text.as_str()),
         _ => None,
     };
-    let Some(name) = text(NAME).and_then(|stored| own(stored, text(VARIABLE_NAME))).map(Value::from) else {
+    let Some(name) = text(NAME).and_then(|stored| given_name(stored, text(VARIABLE_NAME))).map(Value::from)
+    else {
         return;
     };
     attributes.insert(NAME.to_owned(), name);

@@ -14,7 +14,7 @@ use crate::encode::{
     MaskFinder, MaskOptions, Masks, PLACE, Stages, append_mask, clear_masked, set_packing, swap,
 };
 use crate::pipeline::{Compression, ObjectPipeline};
-use crate::wire::object::around;
+use crate::wire::object::frame_ends;
 
 /// Bytes of cells encoded at a time: a multiple of all cell sizes and of eight cells, so that packed blocks are byte-aligned.
 const BLOCK: u64 = 4 << 20;
@@ -98,7 +98,7 @@ impl Spool<'_> {
         let mut packed = Vec::new();
         let mut compressed = Vec::new();
         let mut contexts = Contexts::default();
-        self.each(|first, cells| {
+        self.for_each_block(|first, cells| {
             clear_masked(dtype, &found, first, cells);
             let coded: &[u8] = match &pipeline.packing {
                 Some(packing) => {
@@ -137,14 +137,14 @@ impl Spool<'_> {
             hash.update(&cbor);
             hash.digest()
         });
-        let (head, tail, length) = around(&cbor, out.len, hash, hashed);
+        let (head, tail, length) = frame_ends(&cbor, out.len, hash, hashed);
         self.staged.write_at(to, &head)?;
         self.staged.write_at(out.at, &tail)?;
         Ok(SpooledFrame { end: out.at + tail.len() as u64, length, hash })
     }
 
     /// Calls `see` with the index of the first cell of each block, and its cells.
-    fn each(&self, mut see: impl FnMut(u64, &mut [u8]) -> Result<()>) -> Result<()> {
+    fn for_each_block(&self, mut see: impl FnMut(u64, &mut [u8]) -> Result<()>) -> Result<()> {
         let size = self.stages.descriptor().dtype.size().unwrap_or(1) as u64;
         let mut buffer = Vec::new();
         let mut done = 0;
@@ -167,10 +167,10 @@ impl Spool<'_> {
         let size = dtype.size().unwrap_or(1) as u64;
         let mut finder = MaskFinder::new(dtype, self.len / size, masks);
         let packs = self.stages.fits_packing();
-        self.each(|first, cells| {
-            finder.look(first, cells)?;
+        self.for_each_block(|first, cells| {
+            finder.survey(first, cells)?;
             if packs {
-                range.look(cells);
+                range.survey(cells);
             }
             Ok(())
         })?;
@@ -209,7 +209,7 @@ struct PackingSurvey {
 }
 
 impl PackingSurvey {
-    fn look(&mut self, cells: &[u8]) {
+    fn survey(&mut self, cells: &[u8]) {
         for value in cells.as_chunks().0.iter().map(|cell| f64::from_ne_bytes(*cell)) {
             let [_, least, most] = self.ends.get_or_insert([value; 3]);
             *least = if value < *least { value } else { *least };

@@ -499,7 +499,7 @@ impl Writer for TensogramWriter {
         false
     }
 
-    fn gathers(&self, array: usize) -> u64 {
+    fn buffered_bytes(&self, array: usize) -> u64 {
         self.array(array).map_or(0, |array| if array.spooled { 0 } else { array.len })
     }
 

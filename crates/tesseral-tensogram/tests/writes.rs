@@ -166,7 +166,7 @@ fn spooled_objects_have_the_same_bytes() {
         let options = CreateOptions { work_space, ..CreateOptions::default() };
         let mut writer = TensogramFormat.create(Arc::clone(&store), &options)?;
         writer.begin(spec)?;
-        assert_eq!(writer.gathers(0) == 0, work_space.is_some());
+        assert_eq!(writer.buffered_bytes(0) == 0, work_space.is_some());
         let grid = spec.schema.grid()?;
         // Reverse order: the order of chunks does not matter.
         for number in (0..grid.total()).rev() {

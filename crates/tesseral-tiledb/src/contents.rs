@@ -26,19 +26,19 @@ fn container(reader: &MetadataLoader, prefix: &str, depth: usize) -> Result<Opti
     for entry in reader.list(prefix)? {
         let path = join(prefix, &entry.name);
         let known = match (entry.kind, entry.name.as_str()) {
-            (ObjectKind::Folder, "__schema") => each(reader, &path, &|inner| match inner.kind {
+            (ObjectKind::Folder, "__schema") => first_unknown(reader, &path, &|inner| match inner.kind {
                 ObjectKind::Folder => inner.name == "__enumerations",
                 _ => is_timed(inner),
             })?
-            .or(each(reader, &join(&path, "__enumerations"), &|inner| {
+            .or(first_unknown(reader, &join(&path, "__enumerations"), &|inner| {
                 inner.kind == ObjectKind::File && inner.name.starts_with("__")
             })?),
             (ObjectKind::Folder, "__fragments") => fragments(reader, &path)?,
             (ObjectKind::Folder, "__commits" | "__fragment_meta" | "__meta" | "__group") => {
-                each(reader, &path, &is_timed)?
+                first_unknown(reader, &path, &is_timed)?
             }
             (ObjectKind::Folder, "__labels") if depth > 0 => {
-                let mut found = each(reader, &path, &|label| label.kind == ObjectKind::Folder)?;
+                let mut found = first_unknown(reader, &path, &|label| label.kind == ObjectKind::Folder)?;
                 for label in reader.list(&path)? {
                     found = found.map_or_else(
                         || container(reader, &join(&path, &label.name), depth - 1),
@@ -49,7 +49,7 @@ fn container(reader: &MetadataLoader, prefix: &str, depth: usize) -> Result<Opti
             }
             // Before version 12, fragments are in the array folder itself.
             (ObjectKind::Folder, name) if is_fragment(name) || name::parse_before_5(name).is_some() => {
-                each(reader, &path, &is_data)?
+                first_unknown(reader, &path, &is_data)?
             }
             (ObjectKind::Folder, name) if depth > 0 => {
                 if members.is_none() {
@@ -70,7 +70,7 @@ fn container(reader: &MetadataLoader, prefix: &str, depth: usize) -> Result<Opti
 }
 
 /// Returns the first object of a folder that `known` rejects.
-fn each(
+fn first_unknown(
     reader: &MetadataLoader,
     folder: &str,
     known: &dyn Fn(&ObjectInfo) -> bool,
@@ -85,7 +85,7 @@ fn fragments(reader: &MetadataLoader, folder: &str) -> Result<Option<String>> {
         if entry.kind != ObjectKind::Folder || !is_fragment(&entry.name) {
             return Ok(Some(path));
         }
-        if let Some(found) = each(reader, &path, &is_data)? {
+        if let Some(found) = first_unknown(reader, &path, &is_data)? {
             return Ok(Some(found));
         }
     }

@@ -27,7 +27,7 @@ impl<'a> BitReader<'a> {
     }
 
     /// The number of remaining bits.
-    fn left(&self) -> usize {
+    fn remaining(&self) -> usize {
         self.src.len() * 8 - self.bit
     }
 
@@ -55,7 +55,7 @@ impl<'a> BitReader<'a> {
         if n == 0 {
             return Ok(0);
         }
-        if self.left() < n as usize {
+        if self.remaining() < n as usize {
             return Err(truncated());
         }
         let value = self.peek(self.bit, n);
@@ -70,7 +70,7 @@ impl<'a> BitReader<'a> {
             return Ok(());
         }
         let bits = out.len() * n as usize;
-        if self.left() < bits {
+        if self.remaining() < bits {
             return Err(truncated());
         }
         let mut bit = self.bit;
@@ -126,7 +126,7 @@ impl<'a> BitReader<'a> {
 
     /// Skips `n` bits.
     pub(super) fn skip(&mut self, n: u64) -> Result<()> {
-        let n = usize::try_from(n).ok().filter(|n| *n <= self.left()).ok_or_else(truncated)?;
+        let n = usize::try_from(n).ok().filter(|n| *n <= self.remaining()).ok_or_else(truncated)?;
         self.bit += n;
         Ok(())
     }

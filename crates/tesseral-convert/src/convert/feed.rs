@@ -5,7 +5,7 @@ use tesseral_core::{
     missing,
 };
 use tesseral_engine::kernel::cast;
-use tesseral_engine::{CellSource, Cells, Options, gaps, read_column, read_stored, spread};
+use tesseral_engine::{CellSource, Cells, Options, gaps, read_column, read_stored, scatter_cells};
 use tesseral_format::convention::TextExtent;
 use tesseral_format::{StoredChunk, StoredForm};
 
@@ -168,7 +168,7 @@ impl FeedColumn {
     fn load(&self, selection: &Selection, column: &mut Cells, options: &Options) -> Result<()> {
         let handle = self.array.handle();
         if self.array.schema().sparse {
-            return spread(handle, self.array.field_number(), selection, column, options);
+            return scatter_cells(handle, self.array.field_number(), selection, column, options);
         }
         read_column(handle, &self.array.request(selection), column, options)
     }

@@ -52,7 +52,7 @@ pub(super) fn run(
     let create = plan::create_options(format, options)?;
     let mut session = plan::begin(format, staged.store(), &create, &execution)?;
     let mut lossy = false;
-    parts.each(|plan, part, first| {
+    parts.for_each_plan(|plan, part, first| {
         let ids = plan.declare(&mut session, &history(part, &row, first == 0))?;
         lossy |= plan.arrays.iter().any(|array| array.bound.is_some());
         move_cells(plan, &session, &ids, &execution, staged.path(), &mut [])?;
@@ -60,7 +60,7 @@ pub(super) fn run(
     })?;
     session.commit()?;
     let check = |output: &Container| {
-        parts.each(|plan, _, first| {
+        parts.for_each_plan(|plan, _, first| {
             let listed = report.arrays.get_mut(first..).unwrap_or_default();
             check_all(plan, output, first, options, listed)
         })
@@ -124,14 +124,17 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Calls `one` with the plan of each part, the part, and the number of arrays before it.
-    fn each(&mut self, mut one: impl FnMut(&ConvertPlan, &ContainerPart, usize) -> Result<()>) -> Result<()> {
+    /// Calls `visit` with the plan of each part, the part, and the number of arrays before it.
+    fn for_each_plan(
+        &mut self,
+        mut visit: impl FnMut(&ConvertPlan, &ContainerPart, usize) -> Result<()>,
+    ) -> Result<()> {
         let (mut work, mut first) = (Work::default(), 0);
         for number in self.numbers() {
             self.options.execution.cancel.check()?;
             let (part, scope) = self.scope(number)?;
             let plan = ConvertPlan::without_check(self.source, scope, self.format, self.options, &mut work)?;
-            one(&plan, &part, first)?;
+            visit(&plan, &part, first)?;
             first += plan.arrays.len();
         }
         Ok(())

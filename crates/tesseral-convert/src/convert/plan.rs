@@ -211,7 +211,7 @@ impl ConvertPlan {
     /// other, the columns of tables at once.
     fn check_gathered(&self, session: &WriteSession, ids: &[usize], memory: Option<u64>) -> Result<()> {
         let Some(memory) = memory else { return Ok(()) };
-        let held = |ids: &[usize]| ids.iter().map(|id| session.gathers(*id)).collect::<Vec<u64>>();
+        let held = |ids: &[usize]| ids.iter().map(|id| session.buffered_bytes(*id)).collect::<Vec<u64>>();
         let (grids, rest) = ids.split_at(self.arrays.len());
         let largest = held(grids).into_iter().max().unwrap_or(0);
         let needed = largest.max(held(rest).into_iter().sum()).saturating_mul(2);

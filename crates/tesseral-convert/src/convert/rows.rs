@@ -108,7 +108,7 @@ impl PlannedRows {
 
     /// Writes every row, ordered by coordinates.
     pub(crate) fn write(&self, session: &WriteSession, ids: &[usize], options: &Options) -> Result<()> {
-        self.each(options, |region, columns| {
+        self.for_each_chunk(options, |region, columns| {
             let write_column =
                 |(cells, id): (&Cells, &usize)| session.write_columns(*id, region, &[cells.as_data()]);
             columns.iter().zip(ids).try_for_each(write_column)
@@ -123,7 +123,7 @@ impl PlannedRows {
             .enumerate()
             .map(|(i, spec)| written(spec, number + i, output))
             .collect::<Result<_>>()?;
-        self.each(options, |region, columns| {
+        self.for_each_chunk(options, |region, columns| {
             for (array, ours) in arrays.iter().zip(columns) {
                 let mut theirs = Cells::for_field(array.selected_field());
                 theirs.reset(ours.len())?;
@@ -141,8 +141,12 @@ impl PlannedRows {
         })
     }
 
-    /// Calls `see` with all rows in order, by whole chunks, with a column for each array.
-    fn each(&self, options: &Options, mut see: impl FnMut(&Region, &[Cells]) -> Result<()>) -> Result<()> {
+    /// Calls `visit` with all rows in order, by whole chunks, with a column for each array.
+    fn for_each_chunk(
+        &self,
+        options: &Options,
+        mut visit: impl FnMut(&Region, &[Cells]) -> Result<()>,
+    ) -> Result<()> {
         let mut waiting = CellBatch::empty(self.array.schema(), &self.columns);
         let mut done = 0;
         let mut some = |batch: CellBatch| -> Result<()> {
@@ -155,7 +159,7 @@ impl PlannedRows {
                 fitted_rows(from, to, cells, done).map_err(|e| e.in_array(&to.name))
             };
             let columns: Vec<Cells> = fields.zip(batch.columns).map(cast).collect::<Result<_>>()?;
-            see(&Region::new([(done, done + batch.rows as u64)]), &columns)?;
+            visit(&Region::new([(done, done + batch.rows as u64)]), &columns)?;
             done += batch.rows as u64;
             Ok(())
         };

@@ -208,7 +208,7 @@ impl Cells {
     }
 
     /// Allocated size in bytes.
-    pub(crate) fn held(&self) -> u64 {
+    pub(crate) fn allocated_bytes(&self) -> u64 {
         (self.data.len() + self.ends.len() * 8 + self.validity.as_ref().map_or(0, Vec::len)) as u64
     }
 

@@ -33,14 +33,14 @@ pub fn merge_join(
 ) -> Result<()> {
     let (mut left, mut right) = (JoinSide::new(schema, left)?, JoinSide::new(schema, right)?);
     loop {
-        match (left.left() > 0, right.left() > 0) {
+        match (left.remaining() > 0, right.remaining() > 0) {
             (false, false) => return Ok(()),
             (true, false) => {
-                let rows = left.advance(left.left());
+                let rows = left.advance(left.remaining());
                 see(JoinedRows::Left(&left.batch, rows))?;
             }
             (false, true) => {
-                let rows = right.advance(right.left());
+                let rows = right.advance(right.remaining());
                 see(JoinedRows::Right(&right.batch, rows))?;
             }
             (true, true) => step(schema, &mut left, &mut right, &mut see)?,
@@ -65,18 +65,18 @@ fn step(
         |most: usize, at: &dyn Fn(usize) -> Ordering| (1..most).find(|&i| at(i) != kind).unwrap_or(most);
     match kind {
         Ordering::Equal => {
-            let most = left.left().min(right.left());
+            let most = left.remaining().min(right.remaining());
             let n = run(most, &|i| compare(left, i, right, i));
             let (a, b) = (left.advance(n), right.advance(n));
             see(JoinedRows::Both(&left.batch, a, &right.batch, b))
         }
         Ordering::Less => {
-            let n = run(left.left(), &|i| compare(left, i, right, 0));
+            let n = run(left.remaining(), &|i| compare(left, i, right, 0));
             let rows = left.advance(n);
             see(JoinedRows::Left(&left.batch, rows))
         }
         Ordering::Greater => {
-            let n = run(right.left(), &|i| compare(left, 0, right, i));
+            let n = run(right.remaining(), &|i| compare(left, 0, right, i));
             let rows = right.advance(n);
             see(JoinedRows::Right(&right.batch, rows))
         }
@@ -113,7 +113,7 @@ impl JoinSide {
         Ok(())
     }
 
-    fn left(&self) -> usize {
+    fn remaining(&self) -> usize {
         self.batch.rows - self.at
     }
 

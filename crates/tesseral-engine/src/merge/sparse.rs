@@ -90,8 +90,8 @@ impl CellBatch {
     }
 
     /// Allocated size in bytes.
-    pub fn held(&self) -> u64 {
-        self.columns.iter().map(|(_, cells)| cells.held()).sum()
+    pub fn allocated_bytes(&self) -> u64 {
+        self.columns.iter().map(|(_, cells)| cells.allocated_bytes()).sum()
     }
 }
 
@@ -291,7 +291,7 @@ impl CellRead {
                 return Ok(ChunkRows::default());
             }
             let part = rows::read(self, chunk, slab, settles).map_err(|e| self.handle.locate(chunk, e))?;
-            held.fetch_add(part.held(), Atomic::Relaxed);
+            held.fetch_add(part.allocated_bytes(), Atomic::Relaxed);
             ticker.tick()?;
             Ok(part)
         };
@@ -480,9 +480,10 @@ fn next_batch(query: &mut CellRead, todo: &mut Vec<Slab>, allowed: u64) -> Resul
                     let SlabResult::Batch(batch) = outcome else {
                         return Err(Error::internal("cells of one position cannot be sorted"));
                     };
-                    query
-                        .options
-                        .check_memory("the cells of one position", batch.held().saturating_mul(2))?;
+                    query.options.check_memory(
+                        "the cells of one position",
+                        batch.allocated_bytes().saturating_mul(2),
+                    )?;
                     return Ok(Some(batch));
                 }
             },

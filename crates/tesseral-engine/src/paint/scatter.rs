@@ -52,7 +52,7 @@ pub fn ranges(dims: &[Dimension], selection: &Selection) -> Result<Vec<Coordinat
 /// # Errors
 /// `Unsupported` if positions are not countable or can have several cells, or cells are variable-length; `InvalidRequest` for a
 /// column that is not nullable; as [`cells`].
-pub fn spread(
+pub fn scatter_cells(
     handle: &Handle,
     field: u16,
     selection: &Selection,
@@ -60,7 +60,7 @@ pub fn spread(
     options: &Options,
 ) -> Result<()> {
     let schema = handle.schema();
-    let unset = unset(spreadable(handle, field)?);
+    let unset = unset(scatterable(handle, field)?);
     let (values, Some(validity)) = column.parts_mut() else {
         return Err(Error::internal("scattered cells require a nullable column").in_array(&schema.name));
     };
@@ -82,7 +82,7 @@ pub fn spread(
 ///
 /// # Errors
 /// `Unsupported`, as for [`spread`].
-pub fn spreadable(handle: &Handle, field: u16) -> Result<&Field> {
+pub fn scatterable(handle: &Handle, field: u16) -> Result<&Field> {
     let schema = handle.schema();
     let refuse = |feature: &str| Err(Error::unsupported(feature).in_array(&schema.name));
     if schema.dims.iter().any(|dim| origin(dim).is_none()) {

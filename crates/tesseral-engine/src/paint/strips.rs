@@ -52,7 +52,7 @@ pub(crate) fn paint(
     if *bytes < LARGE || nullable || !groups.apart() || !plan.chunks.iter().all(plain) {
         return Ok(false);
     }
-    let Some(strips) = cut(&plan.chunks, selection, *size, values) else { return Ok(false) };
+    let Some(strips) = divide_into_strips(&plan.chunks, selection, *size, values) else { return Ok(false) };
     let source = ChunkBytes::Resident(resident);
     let ticker = options.ticker(strips.len() as u64);
     options.run(|| {
@@ -84,7 +84,7 @@ pub(crate) fn paint(
 }
 
 /// Divides the result into strips; `None` if they are not worthwhile.
-fn cut<'a>(
+fn divide_into_strips<'a>(
     chunks: &[PlannedChunk],
     selection: &Selection,
     size: usize,

@@ -124,8 +124,8 @@ impl ConditionRows<'_> {
                 match self.validity(column, cells) {
                     None => constant(0, 1),
                     Some(validity) => Outcome {
-                        yes: self.each(|row| validity[row] == 0),
-                        no: self.each(|row| validity[row] != 0),
+                        yes: self.test_rows(|row| validity[row] == 0),
+                        no: self.test_rows(|row| validity[row] != 0),
                     },
                 }
             }
@@ -168,7 +168,7 @@ impl ConditionRows<'_> {
     fn of_values(&self, column: Column, cells: &Cells, mut holds: Vec<u8>) -> Outcome {
         let mut no: Vec<u8> = holds.iter().map(|byte| byte ^ 1).collect();
         if let Some(validity) = self.validity(column, cells) {
-            let valid = self.each(|row| validity[row] != 0);
+            let valid = self.test_rows(|row| validity[row] != 0);
             for ((yes, no), valid) in holds.iter_mut().zip(&mut no).zip(valid) {
                 *yes &= valid;
                 *no = if self.stored { *yes ^ 1 } else { *no & valid };
@@ -177,7 +177,7 @@ impl ConditionRows<'_> {
         Outcome { yes: holds, no }
     }
 
-    fn each(&self, holds: impl Fn(usize) -> bool) -> Vec<u8> {
+    fn test_rows(&self, holds: impl Fn(usize) -> bool) -> Vec<u8> {
         match self.picked {
             Some(rows) => rows.iter().map(|&row| u8::from(holds(row as usize))).collect(),
             None => (0..self.count).map(|row| u8::from(holds(row))).collect(),
@@ -187,13 +187,13 @@ impl ConditionRows<'_> {
     fn compare(&self, column: Column, cells: &Cells, op: Op, value: &Scalar) -> Vec<u8> {
         let (dtype, single) = value_type(self.schema, column);
         if dtype.class() == Class::Text && value.dtype().class() == Class::Text {
-            return self.each(|row| op.holds(Some(cells.get(row).cmp(value.bytes()))));
+            return self.test_rows(|row| op.holds(Some(cells.get(row).cmp(value.bytes()))));
         }
         let typed = dispatch_element!(dtype, T => self.compare_typed::<T>(cells, op, value.get::<T>().filter(|_| single)), else => None);
         typed.unwrap_or_else(|| {
             let compare_row =
                 |row| Scalar::from_le_bytes(dtype, cells.get(row)).ok().and_then(|v| v.compare(value));
-            self.each(|row| op.holds(compare_row(row)))
+            self.test_rows(|row| op.holds(compare_row(row)))
         })
     }
 

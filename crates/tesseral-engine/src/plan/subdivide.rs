@@ -101,7 +101,7 @@ impl PreparedRead {
         }
         let large = (memory / LARGE).max(SMALL);
         let oversized = |number: &u32| self.need(handle, &self.plan.chunks[*number as usize]) > large;
-        if read.iter().any(oversized) && self.cut(handle, request, memory, large)? {
+        if read.iter().any(oversized) && self.divide_chunks(handle, request, memory, large)? {
             read = (0_u32..).take(self.plan.chunks.len()).collect();
         }
         let chunks = || read.iter().map(|number| &self.plan.chunks[*number as usize]);
@@ -154,7 +154,7 @@ impl PreparedRead {
     }
 
     /// Divides every chunk; does nothing if a large one cannot be divided.
-    fn cut(&mut self, handle: &Handle, request: &Request, memory: u64, large: u64) -> Result<bool> {
+    fn divide_chunks(&mut self, handle: &Handle, request: &Request, memory: u64, large: u64) -> Result<bool> {
         let (schema, column) = (handle.schema(), Column::Field(self.field));
         for chunk in &self.plan.chunks {
             if self.need(handle, chunk) > large && !is_narrow(handle, chunk, column)? {

@@ -58,7 +58,7 @@ impl LostValue {
     }
 
     /// Notes which candidates are among the cells for which `intact` holds.
-    pub(super) fn look(&self, field: &Field, cells: &Cells, intact: impl Fn(usize) -> bool) {
+    pub(super) fn note_used(&self, field: &Field, cells: &Cells, intact: impl Fn(usize) -> bool) {
         if self.declared {
             return;
         }
@@ -79,7 +79,7 @@ impl LostValue {
 
     /// Whether lost cells have a value that intact cells do not have, or none is needed. Otherwise chooses another candidate; `None`
     /// if all of them are taken.
-    pub(super) fn settle(&mut self) -> Option<Settled> {
+    pub(super) fn choose(&mut self) -> Option<Settled> {
         if self.declared || !self.is_lost() {
             return Some(Settled::AsWritten);
         }
@@ -154,14 +154,14 @@ mod tests {
         let field = Field::new("x", DType::UInt8);
         let mut value = LostValue::new(&field);
         assert_eq!(value.cell(1), [255]);
-        value.look(&field, &cells(&field, &[255, 1, 7]), |_| true);
-        assert_eq!(value.settle(), Some(Settled::AsWritten));
+        value.note_used(&field, &cells(&field, &[255, 1, 7]), |_| true);
+        assert_eq!(value.choose(), Some(Settled::AsWritten));
         value.lose();
-        assert_eq!(value.settle(), Some(Settled::Declare));
+        assert_eq!(value.choose(), Some(Settled::Declare));
         assert_eq!(value.cell(1), [254], "one is taken as well");
         let all: Vec<u8> = (0..=255).collect();
-        value.look(&field, &cells(&field, &all), |_| true);
-        assert_eq!(value.settle(), None);
+        value.note_used(&field, &cells(&field, &all), |_| true);
+        assert_eq!(value.choose(), None);
     }
 
     #[test]
@@ -169,9 +169,9 @@ mod tests {
         let field = Field::new("x", DType::Int16);
         let mut value = LostValue::new(&field);
         let low = i16::MIN.to_ne_bytes();
-        value.look(&field, &cells(&field, &[low, [0; 2]].concat()), |i| i == 1);
+        value.note_used(&field, &cells(&field, &[low, [0; 2]].concat()), |i| i == 1);
         value.lose();
-        assert_eq!((value.settle(), value.cell(2)), (Some(Settled::Declare), low.to_vec()));
+        assert_eq!((value.choose(), value.cell(2)), (Some(Settled::Declare), low.to_vec()));
     }
 
     #[test]

@@ -138,8 +138,8 @@ impl WriteSession {
     }
 
     /// Size of an array that the writer holds until it is complete, in bytes.
-    pub fn gathers(&self, array: usize) -> u64 {
-        self.writer.gathers(array)
+    pub fn buffered_bytes(&self, array: usize) -> u64 {
+        self.writer.buffered_bytes(array)
     }
 
     /// Returns whether stored chunks in this encoding can be copied to an array.
@@ -149,14 +149,26 @@ impl WriteSession {
 }
 
 /// Copies the cells of `part` from those of the box `whole` that contains it; both row-major.
-pub(crate) fn cut(cells: &[u8], whole: &Region, size: usize, part: &Region, out: &mut [u8]) -> Result<()> {
+pub(crate) fn copy_from_box(
+    cells: &[u8],
+    whole: &Region,
+    size: usize,
+    part: &Region,
+    out: &mut [u8],
+) -> Result<()> {
     let (start, from, to, extents) = placed(whole, size, part);
     let cells = cells.get(start..).ok_or_else(|| Error::internal("a box is outside its cells"))?;
     copy_box(cells, &from, out, &to, &extents, size)
 }
 
 /// Copies the cells of `part` into those of the box `whole` that contains it; both row-major.
-pub(crate) fn paste(cells: &[u8], part: &Region, size: usize, whole: &Region, out: &mut [u8]) -> Result<()> {
+pub(crate) fn copy_into_box(
+    cells: &[u8],
+    part: &Region,
+    size: usize,
+    whole: &Region,
+    out: &mut [u8],
+) -> Result<()> {
     let (start, to, from, extents) = placed(whole, size, part);
     let out = out.get_mut(start..).ok_or_else(|| Error::internal("a box is outside its cells"))?;
     copy_box(cells, &from, out, &to, &extents, size)

@@ -15,7 +15,7 @@ use crate::handle::Handle;
 use crate::options::{Options, Ticker};
 use crate::paint::dense;
 use crate::plan::rechunk::{RechunkPlan, TransferMethod};
-use crate::write::{WriteSession, cut, paste};
+use crate::write::{WriteSession, copy_from_box, copy_into_box};
 
 /// Source of the cells of a new array.
 pub trait CellSource: Sync {
@@ -175,9 +175,9 @@ fn cut_column(from: &Cells, block: &Region, part: &Region, to: &mut Cells) -> Re
     let size = from.size();
     if size > 0 {
         let (values, validity) = to.parts_mut();
-        cut(from.data(), block, size, part, values)?;
+        copy_from_box(from.data(), block, size, part, values)?;
         if let (Some(to), Some(from)) = (validity, from.validity()) {
-            cut(from, block, 1, part, to)?;
+            copy_from_box(from, block, 1, part, to)?;
         }
         return Ok(());
     }
@@ -230,7 +230,7 @@ impl ScratchLayout<'_> {
             let mut at = self.offset(&write, &piece);
             let mut put = |cells: &[u8], size: usize| -> Result<()> {
                 alloc::resize("a piece of a block", buffer, count * size, 0)?;
-                cut(cells, block, size, &piece, buffer)?;
+                copy_from_box(cells, block, size, &piece, buffer)?;
                 scratch.write_all_at(buffer, at).map_err(io("write"))?;
                 at += buffer.len() as u64;
                 Ok(())
@@ -255,7 +255,7 @@ impl ScratchLayout<'_> {
                 alloc::resize("a piece of a block", &mut buffer, count * size, 0)?;
                 scratch.read_exact_at(&mut buffer, at).map_err(io("read"))?;
                 at += buffer.len() as u64;
-                paste(&buffer, &piece, size, block, cells)
+                copy_into_box(&buffer, &piece, size, block, cells)
             };
             for column in columns.iter_mut() {
                 let size = column.size();

@@ -272,8 +272,8 @@ impl Writer for ModelWriter {
         self.inner.needs_order(self.number(array))
     }
 
-    fn gathers(&self, array: usize) -> u64 {
-        self.inner.gathers(self.number(array))
+    fn buffered_bytes(&self, array: usize) -> u64 {
+        self.inner.buffered_bytes(self.number(array))
     }
 
     fn chunk_order(&self, array: usize) -> Order {

@@ -54,7 +54,7 @@ impl Ellipsoid {
 }
 
 /// An angle in radians from −π to π.
-fn around(angle: f64) -> f64 {
+fn wrapped_angle(angle: f64) -> f64 {
     if angle > PI {
         angle - 2.0 * PI
     } else if angle < -PI {
@@ -101,7 +101,7 @@ impl Lambert {
         };
         let scale = earth.major * earth.m(first) / (n * earth.t(first).powf(n));
         let radius = scale * earth.t(frame.latitude.to_radians()).powf(n);
-        let angle = n * around((frame.longitude - frame.orientation).to_radians());
+        let angle = n * wrapped_angle((frame.longitude - frame.orientation).to_radians());
         Self { frame, n, scale, x: radius * angle.sin(), y: radius * angle.cos() }
     }
 
@@ -172,7 +172,7 @@ impl Mercator {
     /// A projection whose steps are true at a parallel.
     pub(crate) fn new(frame: MapFrame, parallel: f64) -> Self {
         let scale = frame.earth.major * frame.earth.m(parallel.to_radians());
-        let x = scale * around((frame.longitude - frame.orientation).to_radians());
+        let x = scale * wrapped_angle((frame.longitude - frame.orientation).to_radians());
         let y = -scale * frame.earth.t(frame.latitude.to_radians()).ln();
         Self { frame, scale, x, y }
     }

@@ -75,7 +75,7 @@ impl<'a> ObjectFrame<'a> {
     /// # Errors
     /// Errors of `put`.
     pub fn write<E>(&self, mut put: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
-        let (head, tail) = self.around();
+        let (head, tail) = self.ends();
         put(&head)?;
         put(&self.region)?;
         put(&tail)
@@ -87,7 +87,7 @@ impl<'a> ObjectFrame<'a> {
     /// # Errors
     /// When the allocation fails.
     pub fn behind(self, before: &[u8], total: usize) -> Result<Vec<u8>, TryReserveError> {
-        let (head, tail) = self.around();
+        let (head, tail) = self.ends();
         let start = before.len() + head.len();
         let mut out = match self.region {
             Cow::Owned(mut region) => {
@@ -114,20 +114,20 @@ impl<'a> ObjectFrame<'a> {
 
     /// Returns the bytes in order: header, payload, and footer with padding.
     pub fn into_parts(self) -> [Cow<'a, [u8]>; 3] {
-        let (head, tail) = self.around();
+        let (head, tail) = self.ends();
         [Cow::Owned(head), self.region, Cow::Owned(tail)]
     }
 
     /// Returns the bytes before and after the payload region.
-    fn around(&self) -> (Vec<u8>, Vec<u8>) {
-        let (head, tail, _) = around(&self.cbor, self.region.len() as u64, self.hash, self.hashed);
+    fn ends(&self) -> (Vec<u8>, Vec<u8>) {
+        let (head, tail, _) = frame_ends(&self.cbor, self.region.len() as u64, self.hash, self.hashed);
         (head, tail)
     }
 }
 
 /// Returns the bytes before and after a payload region of the given length, padded to the frame alignment, and the length of
 /// the frame without padding.
-pub fn around(cbor: &[u8], region: u64, hash: u64, hashed: bool) -> (Vec<u8>, Vec<u8>, u64) {
+pub fn frame_ends(cbor: &[u8], region: u64, hash: u64, hashed: bool) -> (Vec<u8>, Vec<u8>, u64) {
     let length = FrameKind::Object.min_len() + region + cbor.len() as u64;
     let flags = CBOR_AFTER | if hashed { HASH_PRESENT } else { 0 };
     let mut head = Vec::with_capacity(16);

@@ -45,7 +45,7 @@ pub(crate) struct MetadataEnd {
 
 impl MetadataEnd {
     /// Bytes before the footer, if they were read with it.
-    fn held(&self, range: &Range<u64>) -> Option<Bytes> {
+    fn bytes_before_footer(&self, range: &Range<u64>) -> Option<Bytes> {
         let first = self.len.checked_sub(self.tail.len() as u64)?;
         let at = |n: u64| usize::try_from(n.checked_sub(first)?).ok();
         let (from, to) = (at(range.start)?, at(range.end)?);
@@ -54,7 +54,7 @@ impl MetadataEnd {
 
     /// Bytes of the metadata file, read unless they are held.
     pub(super) fn read(&self, reader: &MetadataLoader, object: &str, range: Range<u64>) -> Result<Bytes> {
-        self.held(&range).map_or_else(|| reader.store.read(object, range), Ok)
+        self.bytes_before_footer(&range).map_or_else(|| reader.store.read(object, range), Ok)
     }
 }
 

@@ -213,7 +213,7 @@ fn runs(opened: &ArraySnapshot, what: &Consolidate) -> Result<Vec<FragmentRun>> 
 /// Returns whether the box around a run of dense fragments overlaps older cells: unwritten cells of the run would hide them
 /// with fill values.
 fn hides(before: &[Region], run: &[Region]) -> bool {
-    let around = dense::around(run);
+    let around = dense::bounding_box(run);
     around.is_some_and(|around| before.iter().any(|region| region.intersect(&around).is_some()))
 }
 

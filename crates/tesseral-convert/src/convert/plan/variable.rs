@@ -8,7 +8,7 @@ use tesseral_dataset::Array;
 use tesseral_dataset::variable::Variable;
 use tesseral_engine::kernel::cast;
 use tesseral_engine::{
-    check_held, check_total, check_written_chunks, divisible, narrowable, oversized, spreadable,
+    check_held, check_total, check_written_chunks, divisible, narrowable, oversized, scatterable,
 };
 use tesseral_format::convention::{Holds, TextExtent};
 use tesseral_format::{Format, contiguous_chunk_shape};
@@ -53,7 +53,7 @@ impl PlannedVariable {
         let variable = &Variable { array: array.into_owned(), ..variable.clone() };
         let (array, from) = (&variable.array, variable.array.schema());
         if from.sparse {
-            spreadable(array.handle(), array.field_number())
+            scatterable(array.handle(), array.field_number())
                 .map_err(|e| e.hint(Advice::SparseAs(&["rows"])))?;
         }
         check_total(array.handle(), &array.request(&selection))?;

@@ -80,7 +80,7 @@ impl Slab {
             }
             let (low, high) = self.hull(chunks, dim)?;
             if low.compare(&high)?.is_lt() {
-                return self.cut(chunks, row, dim, &low, &high);
+                return self.partition_at(chunks, row, dim, &low, &high);
             }
         }
         None
@@ -105,7 +105,7 @@ impl Slab {
         hull
     }
 
-    fn cut(
+    fn partition_at(
         &self,
         chunks: &[PlannedChunk],
         row: u64,

@@ -35,16 +35,16 @@ pub(super) struct ChunkRows {
 }
 
 impl ChunkRows {
-    pub(super) fn held(&self) -> u64 {
+    pub(super) fn allocated_bytes(&self) -> u64 {
         let keys: u64 = self
             .keys
             .iter()
             .map(|keys| match keys {
                 SortKeys::Numbers(keys) => keys.len() as u64 * 8,
-                SortKeys::Text(cells) => cells.held(),
+                SortKeys::Text(cells) => cells.allocated_bytes(),
             })
             .sum();
-        keys + self.columns.iter().map(Cells::held).sum::<u64>()
+        keys + self.columns.iter().map(Cells::allocated_bytes).sum::<u64>()
     }
 }
 
@@ -208,7 +208,7 @@ fn read_from(
     if let Some(removed) = open.numbers(Column::DeletedBy)? {
         // A cell written outside the time range hides no older one; a deleted cell does.
         keep(&mut picked, open.count, |row| removed[row] != UNWRITTEN);
-        dead = Some(each(picked.as_deref(), open.count, |row| removed[row] != KEPT));
+        dead = Some(test_rows(picked.as_deref(), open.count, |row| removed[row] != KEPT));
     }
     let times = open.numbers(Column::Timestamp)?;
     if picked.as_ref().is_none_or(|rows| !rows.is_empty()) {
@@ -293,7 +293,7 @@ fn matching_rows(
         let reached = match times {
             None if open.chunk.layer >= delete.layer => continue,
             None => None,
-            Some(times) => Some(each(picked, open.count, |row| times[row] <= delete.timestamp)),
+            Some(times) => Some(test_rows(picked, open.count, |row| times[row] <= delete.timestamp)),
         };
         let mut mask = stored.mask(&delete.condition)?;
         if let Some(reached) = reached {
@@ -309,7 +309,7 @@ fn matching_rows(
     Ok(())
 }
 
-fn each(picked: Option<&[u32]>, count: usize, holds: impl Fn(usize) -> bool) -> Vec<u8> {
+fn test_rows(picked: Option<&[u32]>, count: usize, holds: impl Fn(usize) -> bool) -> Vec<u8> {
     match picked {
         Some(rows) => rows.iter().map(|&row| u8::from(holds(row as usize))).collect(),
         None => (0..count).map(|row| u8::from(holds(row))).collect(),

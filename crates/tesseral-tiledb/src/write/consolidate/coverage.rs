@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tesseral_core::Region;
 
-use super::dense::around;
+use super::dense::bounding_box;
 
 /// Number of disjoint boxes up to which later fragments that fill gaps of earlier ones are searched.
 const MOST_BOXES: usize = 64;
@@ -62,7 +62,7 @@ impl Union {
         let cells = |region: &Region| {
             region.bounds().iter().fold(1_u128, |n, (a, b)| n.saturating_mul(u128::from(b - a)))
         };
-        let whole = around(&self.boxes).map_or(0, |region| cells(&region));
+        let whole = bounding_box(&self.boxes).map_or(0, |region| cells(&region));
         self.boxes.iter().map(cells).fold(0_u128, u128::saturating_add) == whole
     }
 
@@ -107,7 +107,7 @@ fn without(piece: &Region, known: &Region) -> Vec<Region> {
 fn joined(a: &Region, b: &Region) -> Option<Region> {
     let mut differing = (0..a.rank()).filter(|d| a.bounds()[*d] != b.bounds()[*d]);
     let (d, None) = (differing.next()?, differing.next()) else { return None };
-    (a.end(d) == b.start(d) || b.end(d) == a.start(d)).then(|| around([a, b])).flatten()
+    (a.end(d) == b.start(d) || b.end(d) == a.start(d)).then(|| bounding_box([a, b])).flatten()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::array::TileDbArray;
 use crate::write::array::DenseWrite;
 
 /// The smallest box around the cells of fragments.
-pub(super) fn around<'a>(regions: impl IntoIterator<Item = &'a Region>) -> Option<Region> {
+pub(super) fn bounding_box<'a>(regions: impl IntoIterator<Item = &'a Region>) -> Option<Region> {
     let mut out: Option<Vec<(u64, u64)>> = None;
     for region in regions {
         let bounds = region.bounds();
@@ -134,7 +134,7 @@ fn each_cell(region: &Region, order: Order, mut visit: impl FnMut(&[u64])) {
 /// Writes one fragment over the box around all of them.
 pub(super) fn paint(opened: &ArraySnapshot, array: &TileDbArray) -> Result<String> {
     let placements = array.fragments()?.iter().filter_map(|fragment| fragment.placement.as_ref());
-    let Some(region) = around(placements.map(|placement| &placement.region)) else {
+    let Some(region) = bounding_box(placements.map(|placement| &placement.region)) else {
         return Err(Error::internal("the fragments have no cells"));
     };
     let place = fragment_destination(opened, array)?;
