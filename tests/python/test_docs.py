@@ -9,20 +9,28 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 ROOT_PAGES = sorted(ROOT.glob("*.md"))
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
-LINK = re.compile(r"\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)\)")
+LINK = re.compile(r"\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)\)|^\[[^\]\n]+\]: +(\S+)", re.M)
+# Markdown outside the book: results of benchmarks, templates.
+OTHER_PAGES = sorted([*ROOT.glob("bench/**/*.md"), *ROOT.glob(".github/**/*.md")])
 
 
 def links(page):
     """Targets of the links of a page, outside code."""
     text = re.sub(r"`[^`\n]*`", "code", FENCE.sub("", page.read_text()))
-    return [target for target in LINK.findall(text) if not re.match(r"[a-z]+:", target)]
+    targets = [inline or reference for inline, reference in LINK.findall(text)]
+    return [target for target in targets if not re.match(r"[a-z]+:", target)]
 
 
 def anchors(page):
     """Anchors of the headings of a page, as GitHub and mdBook derive them."""
     headings = re.findall(r"^#+ +(.*)$", FENCE.sub("", page.read_text()), re.M)
     plain = (re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", heading)).strip().lower() for heading in headings)
-    return {heading.replace(" ", "-") for heading in plain}
+    found = {}
+    for heading in plain:
+        anchor = heading.replace(" ", "-")
+        found[anchor] = found.get(anchor, 0) + 1
+    # Repeated headings are numbered.
+    return {anchor if number == 0 else f"{anchor}-{number}" for anchor, count in found.items() for number in range(count)}
 
 
 def test_every_page_is_in_the_summary():
@@ -31,15 +39,24 @@ def test_every_page_is_in_the_summary():
     assert set(listed) == {page for page in PAGES if page.name != "SUMMARY.md"}
 
 
-@pytest.mark.parametrize("page", PAGES + ROOT_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES + ROOT_PAGES + OTHER_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_relative_links_resolve(page):
     for target in links(page):
         path, _, anchor = target.partition("#")
         found = (page.parent / path).resolve() if path else page
         assert found.exists(), f"{target} does not exist"
         assert found.is_relative_to(ROOT), f"{target} leaves the repository"
+        # The book has no other files, so that such a link is dead where it is published.
+        assert page not in PAGES or found.is_relative_to(DOCS), f"{target} leaves the book"
         if anchor and found.suffix == ".md":
             assert anchor in anchors(found), f"{target} has no such heading"
+
+
+def test_anchors_are_those_of_the_book(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# A `code` *word*: b\n\n## Again\n\n## Again\n\n```\n# no heading\n```\n[a](#again-1) [b]\n\n[b]: other.md#x\n")
+    assert anchors(page) == {"a-code-word-b", "again", "again-1"}
+    assert links(page) == ["#again-1", "other.md#x"]
 
 
 def test_mentioned_files_exist():
