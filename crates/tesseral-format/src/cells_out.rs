@@ -29,13 +29,16 @@ impl<'a> CellsOut<'a> {
         self.limits
     }
 
-    /// Checks texts and that many additional bytes of decoded values against the limits for the stored bytes.
+    /// Checks cells and that many additional bytes of decoded values against the limits for the stored bytes.
     ///
     /// # Errors
     /// `Limit`.
     pub fn check_decoded(&self, bytes: usize) -> Result<()> {
-        let texts = if let ColumnMut::Var { data, .. } = &self.out { data.len() } else { 0 };
-        self.limits.check_decoded(texts.saturating_add(bytes) as u64, self.stored)
+        let cells = match &self.out {
+            ColumnMut::Fixed { values, .. } => values.len(),
+            ColumnMut::Var { data, .. } => data.len(),
+        };
+        self.limits.check_decoded(cells.saturating_add(bytes) as u64, self.stored)
     }
 
     /// Sets the size of decoded values that are in memory in addition to the cells.

@@ -1,6 +1,7 @@
 //! Pages of a column chunk to cells.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use bytes::Bytes;
 use parquet::basic::{CompressionCodec as Codec, Type as Physical};
@@ -9,10 +10,12 @@ use tesseral_codec::Contexts;
 use tesseral_core::{DType, Error, Result, alloc};
 use tesseral_format::CellsOut;
 
-use crate::encoding::{self, Hybrid, PLAIN, PLAIN_DICTIONARY, PageValues, RLE_DICTIONARY, Width};
+use crate::encoding::{self, Hybrid, PLAIN, PLAIN_DICTIONARY, PageBuffers, PageReader, PageValues, Width};
 use crate::kind::Kind;
 use crate::thrift;
 
+/// Rows whose levels and values are in memory at once.
+const BLOCK: usize = 4096;
 /// The Julian day of 1970-01-01, and nanoseconds of a day.
 const EPOCH: i64 = 2_440_588;
 const DAY: i64 = 86_400_000_000_000;
@@ -63,6 +66,64 @@ impl PageHeader {
     }
 }
 
+/// The bytes of a page of data.
+struct PageBody<'a> {
+    /// Levels that are stored in front of the values, without compression.
+    before: &'a [u8],
+    body: Cow<'a, [u8]>,
+    /// Levels at the start of the body.
+    levels: Range<usize>,
+    /// Start of the values.
+    start: usize,
+}
+
+impl PageBody<'_> {
+    fn levels(&self) -> &[u8] {
+        if self.levels.is_empty() {
+            self.before
+        } else {
+            self.body.get(self.levels.clone()).unwrap_or_default()
+        }
+    }
+
+    fn values(&self) -> &[u8] {
+        self.body.get(self.start..).unwrap_or_default()
+    }
+}
+
+/// Whether rows have values.
+struct PageLevels<'a> {
+    runs: Hybrid<'a>,
+    /// The level of a value; 0 where no row can be null.
+    most: u32,
+    found: Vec<u32>,
+}
+
+impl<'a> PageLevels<'a> {
+    fn new(bytes: &'a [u8], most: u32) -> Option<Self> {
+        Some(Self { runs: Hybrid::new(bytes, u32::BITS - most.leading_zeros())?, most, found: Vec::new() })
+    }
+
+    /// The levels of the next rows, at most [`BLOCK`]; none where no row can be null.
+    fn block(&mut self, rows: usize) -> Option<&[u32]> {
+        if self.most > 0 {
+            alloc::resize("the levels of a page", &mut self.found, rows.min(BLOCK), 0).ok()?;
+            self.runs.fill(&mut self.found)?;
+        }
+        self.found.iter().all(|level| *level <= self.most).then_some(&self.found[..])
+    }
+
+    /// Number of values in that many rows.
+    fn count_values(mut self, rows: usize) -> Option<usize> {
+        let mut some = 0;
+        for start in (0..rows).step_by(BLOCK) {
+            let most = self.most;
+            some += self.block(BLOCK.min(rows - start))?.iter().filter(|level| **level == most).count();
+        }
+        Some(some)
+    }
+}
+
 /// A column chunk to decode.
 pub(crate) struct ColumnChunk<'a> {
     pub(crate) metadata: &'a ColumnChunkMetaData,
@@ -102,7 +163,8 @@ impl ColumnChunk<'_> {
         let damaged = || self.corrupt("the pages contradict the metadata");
         let width = self.width().ok_or_else(damaged)?;
         let (mut rest, mut done, mut raw_len) = (&bytes[..], 0_u64, 0_u64);
-        let mut dictionary = None;
+        let (mut dictionary, mut held) = (None, 0_usize);
+        let mut buffers = PageBuffers::default();
         while done < self.rows {
             let (page, header) = PageHeader::parse(rest).ok_or_else(damaged)?;
             let stored = usize::try_from(page.stored).ok();
@@ -112,8 +174,12 @@ impl ColumnChunk<'_> {
             let (raw, count) = (size(page.raw)?, size(page.values)?);
             raw_len = raw_len.saturating_add(raw as u64);
             out.limits().check_decoded(raw_len, bytes.len() as u64)?;
+            // A page in memory: stored bytes are borrowed.
+            let unpacked = if self.metadata.compression_codec() == Codec::UNCOMPRESSED { 0 } else { raw };
             match page.kind {
                 DICTIONARY if done == 0 && dictionary.is_none() => {
+                    held = encoding::plain_size(raw, count, width).ok_or_else(damaged)?;
+                    out.set_decoded(held.saturating_add(unpacked))?;
                     let body = self.unpacked(body, raw, contexts)?;
                     // Both names of the encoding mean plain values here.
                     let plain = [PLAIN, PLAIN_DICTIONARY].contains(&page.encoding);
@@ -124,8 +190,9 @@ impl ColumnChunk<'_> {
                     if count as u64 > self.rows - done {
                         return Err(damaged());
                     }
-                    let (levels, values) = self.split(&page, body, raw, contexts)?;
-                    self.page(&page, count, &levels, &values, dictionary.as_ref(), width, out)?;
+                    out.set_decoded(held.saturating_add(unpacked))?;
+                    let body = self.split(&page, body, raw, contexts)?;
+                    self.page(&page, count, &body, dictionary.as_ref(), width, out, &mut buffers)?;
                     done += count as u64;
                 }
                 INDEX => {}
@@ -171,106 +238,90 @@ impl ColumnChunk<'_> {
     }
 
     /// The levels and values of a page.
-    #[allow(clippy::type_complexity)]
     fn split<'b>(
         &self,
         page: &PageHeader,
         body: &'b [u8],
         raw: usize,
         contexts: &mut Contexts,
-    ) -> Result<(Cow<'b, [u8]>, Cow<'b, [u8]>)> {
+    ) -> Result<PageBody<'b>> {
         let damaged = || self.corrupt("the levels of a page are damaged");
         if page.kind == DATA_V2 {
             let levels = usize::try_from(page.level_bytes).map_err(|_| damaged())?;
-            let (levels, values) = body.split_at_checked(levels).ok_or_else(damaged)?;
-            let raw = raw.checked_sub(levels.len()).ok_or_else(damaged)?;
-            let values =
+            let (before, values) = body.split_at_checked(levels).ok_or_else(damaged)?;
+            let raw = raw.checked_sub(levels).ok_or_else(damaged)?;
+            let body =
                 if page.stored_raw { Cow::Borrowed(values) } else { self.unpacked(values, raw, contexts)? };
-            return Ok((Cow::Borrowed(levels), values));
+            return Ok(PageBody { before, body, levels: 0..0, start: 0 });
         }
         let body = self.unpacked(body, raw, contexts)?;
         if self.metadata.column_descr().max_def_level() == 0 {
-            return Ok((Cow::Borrowed(&[]), body));
+            return Ok(PageBody { before: &[], body, levels: 0..0, start: 0 });
         }
         if page.levels != RLE {
             return Err(Error::unsupported("bit-packed levels of Parquet"));
         }
         let len = body.get(..4).and_then(|len| len.try_into().ok()).map(u32::from_le_bytes);
         let end = len.and_then(|len| (len as usize).checked_add(4)).filter(|end| *end <= body.len());
-        let end = end.ok_or_else(damaged)?;
-        Ok((Cow::Owned(body[4..end].to_vec()), Cow::Owned(body[end..].to_vec())))
+        let start = end.ok_or_else(damaged)?;
+        Ok(PageBody { before: &[], body, levels: 4..start, start })
     }
 
-    /// Adds the cells of a page.
+    /// Adds the cells of a page, a block of rows at a time.
     #[allow(clippy::too_many_arguments)]
     fn page(
         &self,
         page: &PageHeader,
         count: usize,
-        levels: &[u8],
-        values: &[u8],
+        body: &PageBody<'_>,
         dictionary: Option<&PageValues>,
         width: Width,
         out: &mut CellsOut<'_>,
+        buffers: &mut PageBuffers,
     ) -> Result<()> {
         let damaged = || self.corrupt("the values of a page are damaged");
-        let most = u32::try_from(self.metadata.column_descr().max_def_level()).map_err(|_| damaged())?;
-        // The level of every row, if any can be null.
-        let mut found = alloc::zeroed::<u32>("the levels of a page", if most > 0 { count } else { 0 })?;
-        if most > 0 {
-            let mut runs = Hybrid::new(levels, u32::BITS - most.leading_zeros()).ok_or_else(damaged)?;
-            runs.fill(&mut found).ok_or_else(damaged)?;
-            if found.iter().any(|level| *level > most) {
-                return Err(damaged());
-            }
-        }
-        let some = if most > 0 { found.iter().filter(|level| **level == most).count() } else { count };
-        let mut indices = None;
-        let own;
-        let values = if [PLAIN_DICTIONARY, RLE_DICTIONARY].contains(&page.encoding) {
-            let dictionary = dictionary.ok_or_else(damaged)?;
-            let mut numbers = alloc::zeroed("the indices of a page", some)?;
-            if some > 0 {
-                let (bits, runs) = values.split_first().ok_or_else(damaged)?;
-                let runs = Hybrid::new(runs, u32::from(*bits));
-                runs.and_then(|mut runs| runs.fill(&mut numbers)).ok_or_else(damaged)?;
-            }
-            indices = Some(numbers);
-            dictionary
-        } else {
-            let held = &|len: usize| out.check_decoded(len);
-            own = encoding::decode(page.encoding, values, some, width, held)?.ok_or_else(damaged)?;
-            &own
-        };
-        out.set_decoded(values.len())?;
         let other = || self.corrupt("a value is not of the column's type");
-        if some == count
-            && self.stores_cells()
-            && let PageValues::Fixed { width, bytes } = values
-        {
-            return match (&indices, *width) {
-                (None, _) => out.push_run(bytes).ok_or_else(other),
-                (Some(indices), 4) => gather::<4>(bytes, indices, out).ok_or_else(damaged),
-                (Some(indices), 8) => gather::<8>(bytes, indices, out).ok_or_else(damaged),
-                (Some(indices), _) => indices.iter().try_for_each(|at| {
-                    let value = values.get(*at as usize).ok_or_else(damaged)?;
-                    out.push_run(value).ok_or_else(other)
-                }),
+        let most = u32::try_from(self.metadata.column_descr().max_def_level()).map_err(|_| damaged())?;
+        let mut levels = PageLevels::new(body.levels(), most).ok_or_else(damaged)?;
+        let some = if most > 0 {
+            PageLevels::new(body.levels(), most)
+                .and_then(|all| all.count_values(count))
+                .ok_or_else(damaged)?
+        } else {
+            count
+        };
+        let mut values =
+            PageReader::new(page.encoding, body.values(), some, width, dictionary).ok_or_else(damaged)?;
+        let (size, stored) = (values.width(), self.stores_cells());
+        for start in (0..count).step_by(BLOCK) {
+            let rows = BLOCK.min(count - start);
+            let found = levels.block(rows).ok_or_else(damaged)?;
+            let is_value = |row: usize| found.get(row).is_none_or(|level| *level == most);
+            let Some(size) = size else {
+                for row in 0..rows {
+                    let value = if is_value(row) { Some(values.text()?.ok_or_else(damaged)?) } else { None };
+                    self.push(value, out)?.ok_or_else(other)?;
+                }
+                continue;
             };
-        }
-        let mut next = 0;
-        for row in 0..count {
-            let value = if found.get(row).is_none_or(|level| *level == most) {
-                let at = match &indices {
-                    Some(indices) => indices.get(next).map(|at| *at as usize),
-                    None => Some(next),
+            let some = (0..rows).filter(|row| is_value(*row)).count();
+            let block = values.block(some, buffers)?.ok_or_else(damaged)?;
+            if some == rows && stored {
+                out.push_run(block).ok_or_else(other)?;
+                continue;
+            }
+            let mut next = 0_usize;
+            for row in 0..rows {
+                let value = if is_value(row) {
+                    let end = next.saturating_add(size);
+                    let value = block.get(next..end).ok_or_else(damaged)?;
+                    next = end;
+                    Some(value)
+                } else {
+                    None
                 };
-                next += 1;
-                Some(at.and_then(|at| values.get(at)).ok_or_else(damaged)?)
-            } else {
-                None
-            };
-            self.push(value, out)?.ok_or_else(other)?;
+                self.push(value, out)?.ok_or_else(other)?;
+            }
         }
         Ok(())
     }
@@ -317,21 +368,6 @@ impl ColumnChunk<'_> {
             _ => out.push(Some(value)),
         }
     }
-}
-
-/// Adds values of a dictionary; `None` if an index is not one of it.
-fn gather<const N: usize>(dictionary: &[u8], indices: &[u32], out: &mut CellsOut<'_>) -> Option<()> {
-    const BLOCK: usize = 512;
-    let values = dictionary.as_chunks::<N>().0;
-    let mut block = [[0; N]; BLOCK];
-    for indices in indices.chunks(BLOCK) {
-        let block = block.get_mut(..indices.len())?;
-        for (cell, at) in block.iter_mut().zip(indices) {
-            *cell = *values.get(*at as usize)?;
-        }
-        out.push_run(block.as_flattened())?;
-    }
-    Some(())
 }
 
 /// Adds an integer that is stored in more bits than it has.

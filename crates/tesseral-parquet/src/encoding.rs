@@ -2,6 +2,8 @@
 //!
 //! The decoders of the crate `parquet` panic on damaged pages, so pages are decoded here.
 
+use std::ops::Range;
+
 use tesseral_core::{Result, alloc};
 
 /// Numbers of the encodings in the specification.
@@ -32,17 +34,7 @@ pub(crate) enum PageValues {
     Variable { ends: Vec<usize>, bytes: Vec<u8> },
 }
 
-/// Rejects values of more bytes in memory than the stored ones justify.
-pub(crate) type CheckHeld<'a> = &'a dyn Fn(usize) -> Result<()>;
-
 impl PageValues {
-    /// Size in bytes.
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::Fixed { bytes, .. } | Self::Variable { bytes, .. } => bytes.len(),
-        }
-    }
-
     pub(crate) fn get(&self, at: usize) -> Option<&[u8]> {
         match self {
             Self::Fixed { width, bytes } => {
@@ -168,44 +160,121 @@ impl<'a> Hybrid<'a> {
     }
 }
 
-/// Integers of `DELTA_BINARY_PACKED`, and the bytes that follow them.
-fn deltas<'a>(mut bytes: &'a [u8], count: usize) -> Result<Option<(Vec<i64>, &'a [u8])>> {
-    let mut out = alloc::with_capacity("the integers of a page", count)?;
-    let mut read = || -> Option<&'a [u8]> {
+/// Integers of `DELTA_BINARY_PACKED`.
+#[derive(Clone)]
+pub(crate) struct Deltas<'a> {
+    bytes: &'a [u8],
+    /// Parts of a block, and values of a part.
+    parts: usize,
+    each: usize,
+    /// Whether `value` is still to come.
+    first: bool,
+    value: i64,
+    /// Values that follow the first.
+    left: usize,
+    least: i64,
+    /// Widths of the parts of the block that are still to come.
+    widths: &'a [u8],
+    /// The current part: its bits, their number for each value, and which of its values come next.
+    packed: &'a [u8],
+    width: u32,
+    own: Range<usize>,
+}
+
+impl<'a> Deltas<'a> {
+    fn new(mut bytes: &'a [u8], count: usize) -> Option<Self> {
         let block = usize::try_from(varint(&mut bytes)?).ok()?;
         let parts = usize::try_from(varint(&mut bytes)?).ok()?;
         let total = usize::try_from(varint(&mut bytes)?).ok()?;
-        let mut value = zigzag(&mut bytes)?;
+        let value = zigzag(&mut bytes)?;
         // A block has 128 values at least, its parts multiples of 32.
         let each = block.checked_div(parts).filter(|each| each.is_multiple_of(32) && *each > 0)?;
         if total != count || each.checked_mul(parts)? != block {
             return None;
         }
-        if total > 0 {
-            out.push(value);
+        let (first, left) = (total > 0, total.saturating_sub(1));
+        let (widths, packed): (&[u8], &[u8]) = (&[], &[]);
+        Some(Self { bytes, parts, each, first, value, left, least: 0, widths, packed, width: 0, own: 0..0 })
+    }
+
+    /// Goes to the next part.
+    fn advance(&mut self) -> Option<()> {
+        if self.widths.is_empty() {
+            self.least = zigzag(&mut self.bytes)?;
+            self.widths = take(&mut self.bytes, self.parts)?;
         }
-        while out.len() < total {
-            let least = zigzag(&mut bytes)?;
-            let widths = take(&mut bytes, parts)?;
-            for width in widths {
-                if out.len() >= total {
-                    break;
-                }
-                let packed = take(&mut bytes, each.checked_mul(usize::from(*width))? / 8)?;
-                let width = u32::from(*width).min(65);
-                if width > 64 {
-                    return None;
-                }
-                for n in 0..each.min(total - out.len()) {
-                    let delta = bits(packed, n * width as usize, width)?;
-                    value = value.wrapping_add(least).wrapping_add(delta.cast_signed());
-                    out.push(value);
-                }
+        let (width, rest) = self.widths.split_first()?;
+        self.widths = rest;
+        self.packed = take(&mut self.bytes, self.each.checked_mul(usize::from(*width))? / 8)?;
+        self.width = u32::from(*width);
+        self.own = 0..self.each.min(self.left);
+        (self.width <= 64).then_some(())
+    }
+
+    fn next(&mut self) -> Option<i64> {
+        if std::mem::take(&mut self.first) {
+            return Some(self.value);
+        }
+        if self.own.is_empty() {
+            if self.left == 0 {
+                return None;
             }
+            self.advance()?;
         }
-        Some(bytes)
-    };
-    Ok(read().map(|rest| (out, rest)))
+        let delta = bits(self.packed, self.own.start * self.width as usize, self.width)?;
+        self.own.start += 1;
+        self.left -= 1;
+        self.value = self.value.wrapping_add(self.least).wrapping_add(delta.cast_signed());
+        Some(self.value)
+    }
+
+    /// The bytes that follow all integers, of which none has been read.
+    fn end(mut self) -> Option<&'a [u8]> {
+        while self.left > 0 {
+            self.advance()?;
+            self.left -= self.own.len();
+        }
+        Some(self.bytes)
+    }
+}
+
+/// Texts by their lengths, which can share the start of the text before.
+pub(crate) struct Texts<'a> {
+    prefixes: Option<Deltas<'a>>,
+    lengths: Deltas<'a>,
+    bytes: &'a [u8],
+    /// The text before.
+    last: Vec<u8>,
+}
+
+impl<'a> Texts<'a> {
+    fn new(mut bytes: &'a [u8], count: usize, prefixed: bool) -> Option<Self> {
+        let mut prefixes = None;
+        if prefixed {
+            let own = Deltas::new(bytes, count)?;
+            (prefixes, bytes) = (Some(own.clone()), own.end()?);
+        }
+        let lengths = Deltas::new(bytes, count)?;
+        let bytes = lengths.clone().end()?;
+        Some(Self { prefixes, lengths, bytes, last: Vec::new() })
+    }
+
+    fn next(&mut self) -> Result<Option<&[u8]>> {
+        let len = self.lengths.next().and_then(|len| usize::try_from(len).ok());
+        let own = len.and_then(|len| take(&mut self.bytes, len));
+        let shared = match &mut self.prefixes {
+            Some(prefixes) => prefixes.next().and_then(|shared| usize::try_from(shared).ok()),
+            None => return Ok(own),
+        };
+        let (Some(own), Some(shared)) = (own, shared) else { return Ok(None) };
+        if shared > self.last.len() {
+            return Ok(None);
+        }
+        self.last.truncate(shared);
+        alloc::reserve("a text of a page", &mut self.last, own.len())?;
+        self.last.extend_from_slice(own);
+        Ok(Some(&self.last))
+    }
 }
 
 /// Appends `len` bytes to values.
@@ -216,31 +285,13 @@ fn append(ends: &mut Vec<usize>, out: &mut Vec<u8>, value: &[u8]) -> Result<()> 
     Ok(())
 }
 
-/// Texts by their lengths, which can share the start of the text before.
-fn texts(mut bytes: &[u8], count: usize, prefixed: bool, held: CheckHeld<'_>) -> Result<Option<PageValues>> {
-    let mut prefixes = Vec::new();
-    if prefixed {
-        let Some((own, rest)) = deltas(bytes, count)? else { return Ok(None) };
-        (prefixes, bytes) = (own, rest);
+/// Bytes in memory of `count` values in the plain encoding, which take `raw` bytes there.
+pub(crate) fn plain_size(raw: usize, count: usize, width: Width) -> Option<usize> {
+    match width {
+        Width::Bit => Some(count),
+        Width::Bytes(width) => count.checked_mul(width),
+        Width::Variable => count.checked_mul(size_of::<usize>())?.checked_add(raw),
     }
-    let Some((lengths, mut bytes)) = deltas(bytes, count)? else { return Ok(None) };
-    let (mut ends, mut out) = (alloc::with_capacity("the ends of texts", count)?, Vec::new());
-    let mut start = 0;
-    for (n, len) in lengths.into_iter().enumerate() {
-        let own = usize::try_from(len).ok().and_then(|len| take(&mut bytes, len));
-        let shared = prefixes.get(n).map_or(Some(0), |shared| usize::try_from(*shared).ok());
-        let (Some(own), Some(shared)) = (own, shared) else { return Ok(None) };
-        let end = out.len();
-        if shared > end - start {
-            return Ok(None);
-        }
-        held(end.saturating_add(shared))?;
-        alloc::reserve("the values of a page", &mut out, shared)?;
-        out.extend_from_within(start..start + shared);
-        append(&mut ends, &mut out, own)?;
-        start = end;
-    }
-    Ok(Some(PageValues::Variable { ends, bytes: out }))
 }
 
 /// PageValues of the plain encoding.
@@ -274,48 +325,183 @@ pub(crate) fn plain(mut bytes: &[u8], count: usize, width: Width) -> Result<Opti
     })
 }
 
-/// PageValues of an encoding without a dictionary; `None` also for unknown encodings. `held` bounds texts that share bytes.
-#[allow(clippy::cast_possible_truncation)]
-pub(crate) fn decode(
-    encoding: i64,
-    bytes: &[u8],
-    count: usize,
-    width: Width,
-    held: CheckHeld<'_>,
-) -> Result<Option<PageValues>> {
-    match (encoding, width) {
-        (PLAIN, _) => plain(bytes, count, width),
-        (RLE, Width::Bit) => {
-            let mut numbers = alloc::zeroed("the values of a page", count)?;
-            let filled = bytes
-                .get(4..)
-                .and_then(|bytes| Hybrid::new(bytes, 1))
-                .and_then(|mut runs| runs.fill(&mut numbers));
-            Ok(filled.map(|()| {
-                let bytes = numbers.into_iter().map(|bit: u32| bit as u8).collect();
-                PageValues::Fixed { width: 1, bytes }
-            }))
-        }
-        (DELTA_BINARY_PACKED, Width::Bytes(width @ (4 | 8))) => {
-            let Some((numbers, _)) = deltas(bytes, count)? else { return Ok(None) };
-            let mut out = alloc::with_capacity("the values of a page", count.saturating_mul(width))?;
-            numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()[..width]));
-            Ok(Some(PageValues::Fixed { width, bytes: out }))
-        }
-        (DELTA_LENGTH_BYTE_ARRAY, Width::Variable) => texts(bytes, count, false, held),
-        (DELTA_BYTE_ARRAY, Width::Variable) => texts(bytes, count, true, held),
-        (BYTE_STREAM_SPLIT, Width::Bytes(width)) => {
-            let Some(bytes) = count.checked_mul(width).and_then(|len| bytes.get(..len)) else {
-                return Ok(None);
-            };
-            let mut out = alloc::zeroed::<u8>("the values of a page", bytes.len())?;
-            for (n, value) in out.chunks_exact_mut(width.max(1)).enumerate() {
-                value.iter_mut().enumerate().for_each(|(k, byte)| *byte = bytes[k * count + n]);
+/// The values of a page, decoded a block at a time: a page of few bytes can hold many.
+pub(crate) enum PageReader<'a> {
+    /// Fixed-size values as they are stored.
+    Plain {
+        width: usize,
+        bytes: &'a [u8],
+    },
+    /// Bits of Booleans, and which of them is next.
+    Bits {
+        bytes: &'a [u8],
+        next: usize,
+    },
+    /// Booleans as runs.
+    Runs(Hybrid<'a>),
+    Deltas {
+        width: usize,
+        numbers: Deltas<'a>,
+    },
+    /// The first bytes of all values, then the second ones, and so on.
+    Split {
+        width: usize,
+        count: usize,
+        bytes: &'a [u8],
+        next: usize,
+    },
+    /// Texts after their lengths.
+    Lengths(&'a [u8]),
+    Texts(Texts<'a>),
+    /// Places in a dictionary.
+    Dictionary {
+        indices: Hybrid<'a>,
+        values: &'a PageValues,
+    },
+}
+
+/// Buffers of the values of a block.
+#[derive(Default)]
+pub(crate) struct PageBuffers {
+    numbers: Vec<u32>,
+    bytes: Vec<u8>,
+}
+
+impl<'a> PageReader<'a> {
+    /// A reader of `count` values in an encoding; `None` also for unknown encodings.
+    pub(crate) fn new(
+        encoding: i64,
+        bytes: &'a [u8],
+        count: usize,
+        width: Width,
+        dictionary: Option<&'a PageValues>,
+    ) -> Option<Self> {
+        Some(match (encoding, width) {
+            (PLAIN_DICTIONARY | RLE_DICTIONARY, _) => {
+                let values = dictionary?;
+                // Without values there is no width of indices either.
+                let (bits, runs) = if count > 0 { bytes.split_first()? } else { (&0, bytes) };
+                Self::Dictionary { indices: Hybrid::new(runs, u32::from(*bits))?, values }
             }
-            Ok(Some(PageValues::Fixed { width, bytes: out }))
-        }
-        _ => Ok(None),
+            (PLAIN, Width::Bit) => Self::Bits { bytes, next: 0 },
+            (PLAIN, Width::Bytes(width)) => {
+                Self::Plain { width, bytes: bytes.get(..count.checked_mul(width)?)? }
+            }
+            (PLAIN, Width::Variable) => Self::Lengths(bytes),
+            (RLE, Width::Bit) => Self::Runs(Hybrid::new(bytes.get(4..)?, 1)?),
+            (DELTA_BINARY_PACKED, Width::Bytes(width @ (4 | 8))) => {
+                Self::Deltas { width, numbers: Deltas::new(bytes, count)? }
+            }
+            (DELTA_LENGTH_BYTE_ARRAY, Width::Variable) => Self::Texts(Texts::new(bytes, count, false)?),
+            (DELTA_BYTE_ARRAY, Width::Variable) => Self::Texts(Texts::new(bytes, count, true)?),
+            (BYTE_STREAM_SPLIT, Width::Bytes(width)) => {
+                let bytes = bytes.get(..count.checked_mul(width)?)?;
+                Self::Split { width, count, bytes, next: 0 }
+            }
+            _ => return None,
+        })
     }
+
+    /// Size of a value; `None` for texts.
+    pub(crate) fn width(&self) -> Option<usize> {
+        match self {
+            Self::Plain { width, .. } | Self::Deltas { width, .. } | Self::Split { width, .. } => {
+                Some(*width)
+            }
+            Self::Bits { .. } | Self::Runs(_) => Some(1),
+            Self::Dictionary { values: PageValues::Fixed { width, .. }, .. } => Some(*width),
+            Self::Dictionary { .. } | Self::Lengths(_) | Self::Texts(_) => None,
+        }
+    }
+
+    /// The next values, of a fixed size, one after another. Blocks are small.
+    #[allow(clippy::cast_possible_truncation)]
+    pub(crate) fn block<'b>(&mut self, count: usize, buffers: &'b mut PageBuffers) -> Result<Option<&'b [u8]>>
+    where
+        'a: 'b,
+    {
+        let PageBuffers { numbers, bytes: out } = buffers;
+        out.clear();
+        let size = self.width().and_then(|width| width.checked_mul(count));
+        let Some(size) = size else { return Ok(None) };
+        if let Self::Plain { bytes, .. } = self {
+            return Ok(take(bytes, size));
+        }
+        alloc::reserve("the values of a page", out, size)?;
+        let mut fill = || -> Result<Option<()>> {
+            match self {
+                Self::Bits { bytes, next } => {
+                    for _ in 0..count {
+                        let Some(byte) = bytes.get(*next / 8) else { return Ok(None) };
+                        out.push(byte >> (*next % 8) & 1);
+                        *next += 1;
+                    }
+                }
+                Self::Runs(runs) => {
+                    alloc::resize("the values of a page", numbers, count, 0)?;
+                    let Some(()) = runs.fill(numbers) else { return Ok(None) };
+                    out.extend(numbers.iter().map(|bit| *bit as u8));
+                }
+                Self::Deltas { width, numbers } => {
+                    for _ in 0..count {
+                        let Some(number) = numbers.next() else { return Ok(None) };
+                        out.extend_from_slice(&number.to_le_bytes()[..*width]);
+                    }
+                }
+                Self::Split { width, count: total, bytes, next } => {
+                    let Some(end) = next.checked_add(count).filter(|end| end <= total) else {
+                        return Ok(None);
+                    };
+                    for at in *next..end {
+                        out.extend((0..*width).map(|byte| bytes[byte * *total + at]));
+                    }
+                    *next = end;
+                }
+                Self::Dictionary { indices, values: PageValues::Fixed { width, bytes } } => {
+                    alloc::resize("the indices of a page", numbers, count, 0)?;
+                    let Some(()) = indices.fill(numbers) else { return Ok(None) };
+                    return Ok(match width {
+                        4 => gather::<4>(bytes, numbers, out),
+                        8 => gather::<8>(bytes, numbers, out),
+                        _ => numbers.iter().try_for_each(|at| {
+                            let start = (*at as usize).checked_mul(*width)?;
+                            out.extend_from_slice(bytes.get(start..start.checked_add(*width)?)?);
+                            Some(())
+                        }),
+                    });
+                }
+                _ => return Ok(None),
+            }
+            Ok(Some(()))
+        };
+        Ok(fill()?.map(|()| &out[..]))
+    }
+
+    /// The next text.
+    pub(crate) fn text(&mut self) -> Result<Option<&[u8]>> {
+        match self {
+            Self::Lengths(bytes) => {
+                let len = take(bytes, 4).and_then(|len| len.try_into().ok()).map(u32::from_le_bytes);
+                Ok(len.and_then(|len| take(bytes, len as usize)))
+            }
+            Self::Texts(texts) => texts.next(),
+            Self::Dictionary { indices, values } => {
+                let mut index = [0];
+                let values: &PageValues = values;
+                Ok(indices.fill(&mut index).and_then(|()| values.get(index[0] as usize)))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Appends values of a dictionary; `None` if an index is not one of it.
+fn gather<const N: usize>(dictionary: &[u8], indices: &[u32], out: &mut Vec<u8>) -> Option<()> {
+    let values = dictionary.as_chunks::<N>().0;
+    indices.iter().try_for_each(|at| {
+        out.extend_from_slice(values.get(*at as usize)?);
+        Some(())
+    })
 }
 
 #[cfg(test)]
@@ -361,15 +547,28 @@ mod tests {
         }
     }
 
+    /// All integers, and the bytes that follow them.
+    fn deltas(bytes: &[u8], count: usize) -> Option<(Vec<i64>, &[u8])> {
+        let mut numbers = Deltas::new(bytes, count)?;
+        let rest = numbers.clone().end()?;
+        let own = (0..count).map(|_| numbers.next()).collect::<Option<Vec<i64>>>()?;
+        assert_eq!(numbers.next(), None);
+        Some((own, rest))
+    }
+
     #[test]
     fn deltas_are_sums() {
         // The second example of the specification: 7, 5, 3, 1, 2, 3, 4, 5 in blocks of 128 with four parts.
         let bytes = [0x80, 0x01, 4, 8, 14, 3, 2, 0, 0, 0, 0xc0, 0x3f, 0, 0, 0, 0, 0, 0];
-        let (numbers, rest) = deltas(&bytes, 8).unwrap().unwrap();
+        let (numbers, rest) = deltas(&bytes, 8).unwrap();
         assert_eq!((numbers, rest.len()), (vec![7, 5, 3, 1, 2, 3, 4, 5], 0));
         for len in 0..bytes.len() {
-            assert!(deltas(&bytes[..len], 8).unwrap().is_none(), "{len}");
+            assert!(deltas(&bytes[..len], 8).is_none(), "{len}");
         }
+        assert!(deltas(&bytes, 7).is_none());
+        let many: Vec<i64> = (0..1000).map(|n| n * n % 97).collect();
+        let bytes = [packed(&many), vec![1, 2]].concat();
+        assert_eq!(deltas(&bytes, 1000).unwrap(), (many, &[1, 2][..]));
     }
 
     #[test]
@@ -404,19 +603,54 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_share_bytes_are_bounded() {
-        let count = 200;
-        let mut prefixes = vec![100; count];
-        let mut lengths = vec![0; count];
-        (prefixes[0], lengths[0]) = (0, 100);
-        let bytes = [packed(&prefixes), packed(&lengths), vec![b'x'; 100]].concat();
-        let values = texts(&bytes, count, true, &|_| Ok(())).unwrap().unwrap();
-        assert_eq!((values.len(), values.get(199).unwrap().len()), (20_000, 100));
-        let held = |len: usize| match len {
-            0..=5000 => Ok(()),
-            _ => Err(tesseral_core::Error::limit("texts", len as u64, 5000)),
+    fn texts_share_the_start_of_the_text_before() {
+        let (prefixes, lengths) = (packed(&[0, 2, 3, 0]), packed(&[3, 1, 0, 1]));
+        let bytes = [prefixes, lengths, b"abcxy".to_vec()].concat();
+        let read = |bytes: &[u8]| {
+            let mut texts = Texts::new(bytes, 4, true)?;
+            let text = |_| texts.next().unwrap().map(|text| String::from_utf8_lossy(text).into_owned());
+            (0..4).map(text).collect::<Option<Vec<_>>>()
         };
-        let error = texts(&bytes, count, true, &held).unwrap_err();
-        assert!(matches!(error.kind(), tesseral_core::ErrorKind::Limit { .. }), "{error}");
+        assert_eq!(read(&bytes).unwrap(), ["abc", "abx", "abx", "y"]);
+        for len in 0..bytes.len() {
+            assert!(read(&bytes[..len]).is_none(), "{len}");
+        }
+        let beyond = [packed(&[0, 4, 3, 0]), packed(&[3, 1, 0, 1]), b"abcxy".to_vec()].concat();
+        assert!(read(&beyond).is_none());
+    }
+
+    /// Every encoding gives the same values in blocks of any size.
+    #[test]
+    fn blocks_are_parts_of_a_page() {
+        let numbers: Vec<i64> = (0..300).map(|n| n * 7 % 50).collect();
+        let plain: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+        let split: Vec<u8> = (0..8).flat_map(|k| numbers.iter().map(move |n| n.to_le_bytes()[k])).collect();
+        let dictionary =
+            PageValues::Fixed { width: 8, bytes: (0..50_i64).flat_map(i64::to_le_bytes).collect() };
+        // Indices of eight bits, packed.
+        let indices: Vec<u8> = numbers.iter().map(|n| *n as u8).chain([0; 4]).collect();
+        let indices = [vec![8, 38 << 1 | 1], indices].concat();
+        let pages = [
+            (PLAIN, plain.clone()),
+            (BYTE_STREAM_SPLIT, split),
+            (DELTA_BINARY_PACKED, packed(&numbers)),
+            (RLE_DICTIONARY, indices),
+        ];
+        for (encoding, bytes) in &pages {
+            for step in [1, 7, 300] {
+                let page = |bytes| PageReader::new(*encoding, bytes, 300, Width::Bytes(8), Some(&dictionary));
+                let (mut reader, mut buffers) = (page(bytes).unwrap(), PageBuffers::default());
+                let mut found = Vec::new();
+                while found.len() < plain.len() {
+                    let count = step.min(300 - found.len() / 8);
+                    found.extend_from_slice(reader.block(count, &mut buffers).unwrap().unwrap());
+                }
+                assert_eq!(found, plain, "{encoding}");
+                assert!(reader.block(8, &mut buffers).unwrap().is_none() || *encoding == RLE_DICTIONARY);
+                let cut = page(&bytes[..bytes.len() / 2]);
+                let read = cut.and_then(|mut cut| cut.block(300, &mut buffers).unwrap().map(<[u8]>::len));
+                assert_eq!(read, None, "{encoding}");
+            }
+        }
     }
 }
