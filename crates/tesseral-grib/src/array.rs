@@ -83,7 +83,10 @@ impl GribArray {
         // Ranges of cells are decoded into buffers of their size.
         if !seeks {
             let bitmap = field.bitmap.as_ref().map_or(0, |bitmap| bitmap.end - bitmap.start);
-            self.limits.check_decoded(bytes, stored.saturating_add(bitmap))?;
+            // Work space can take as much again as a chunk, nearly: nothing else of that size is held.
+            let work = field.packing.work_bytes(cells);
+            let held = bytes.max(bytes.saturating_add(work) / 15 * 8);
+            self.limits.check_decoded(held, stored.saturating_add(bitmap))?;
         }
         let mut parts: SmallVec<[Part; 1]> = SmallVec::new();
         for column in columns {

@@ -119,6 +119,14 @@ impl FieldPacking {
         matches!(self, Self::Simple { .. } | Self::Ieee { .. }) || self.constant().is_some()
     }
 
+    /// Bytes that decoding `count` values takes in addition to them: the decoder of JPEG 2000 holds coefficients and samples.
+    pub(crate) fn work_bytes(&self, count: u64) -> u64 {
+        match self {
+            Self::Jpeg2000 { .. } => count.saturating_mul(12),
+            _ => 0,
+        }
+    }
+
     /// Number of bytes of `count` values, if it is known.
     pub(crate) fn packed_len(&self, count: u64) -> Option<u64> {
         let bits = match self {
