@@ -129,6 +129,19 @@ def test_datasets_that_contain_themselves_end(tmp_path):
     tet("cat", tmp_path / "v.h5", "v", code=7)
 
 
+def test_sources_that_multiply_are_bounded(tmp_path):
+    """Each dataset maps its only cell a hundred times to the one before: a million boxes for the last."""
+    with h5py.File(tmp_path / "v.h5", "w", libver="latest") as file:
+        file["v0"] = np.arange(1, dtype="i4")
+        for level in range(1, 4):
+            layout = h5py.VirtualLayout((1,), "i4")
+            for _ in range(100):
+                layout[0:1] = h5py.VirtualSource(".", f"v{level - 1}", (1,))
+            file.create_virtual_dataset(f"v{level}", layout)
+    assert raw(tmp_path / "v.h5", "v2") == np.arange(1, dtype="i4").tobytes()
+    tet("cat", tmp_path / "v.h5", "v3", code=6)
+
+
 def unlimited(path, shape, maximum, dtype, mappings, name="v", fill=None):
     """A virtual dataset of mappings (file, dataset, extents there, selection there, selection here)."""
     plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)

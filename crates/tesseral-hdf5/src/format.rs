@@ -129,8 +129,8 @@ impl Format for Hdf5Format {
         }
     }
 
-    fn decoder(&self, recipe: &[u8], _options: &OpenOptions) -> Result<Arc<dyn ArraySource>> {
-        crate::recipe::decoder(recipe)
+    fn decoder(&self, recipe: &[u8], options: &OpenOptions) -> Result<Arc<dyn ArraySource>> {
+        crate::recipe::decoder(recipe, options.limits)
     }
 
     fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn ContainerSource>> {

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hdf5_reader::messages::filter_pipeline::FilterDescription;
-use tesseral_core::{ArraySchema, CellLen, Coords, Cursor, Dimension, Error, Result, Scalar, alloc, missing};
+use tesseral_core::{
+    ArraySchema, CellLen, Coords, Cursor, Dimension, Error, Limits, Result, Scalar, alloc, missing,
+};
 use tesseral_format::{ArraySource, ChunkInfo, Column, ColumnMut, Planned, PlannedChunk, Request, Scratch};
 use tesseral_store::Rounds;
 
@@ -207,13 +209,14 @@ impl ElementDecoder {
 struct DetachedArray {
     schema: ArraySchema,
     decoder: ElementDecoder,
+    limits: Limits,
 }
 
 /// Restores a decoder.
 ///
 /// # Errors
 /// `Corrupt`, `Unsupported`.
-pub(crate) fn decoder(recipe: &[u8]) -> Result<Arc<dyn ArraySource>> {
+pub(crate) fn decoder(recipe: &[u8], limits: Limits) -> Result<Arc<dyn ArraySource>> {
     const OBJECT: &str = "a recipe";
     let mut cursor = Cursor::new(OBJECT, recipe);
     let version = cursor.u8("version")?;
@@ -247,7 +250,7 @@ pub(crate) fn decoder(recipe: &[u8]) -> Result<Arc<dyn ArraySource>> {
     let fill = fill_value(&cell, fill)?;
     let mut schema = ArraySchema::dense("", cell.dtype, &[], &[]);
     (schema.fields[0].cell, schema.fields[0].codecs) = (cell.cell, pipeline.names());
-    Ok(Arc::new(DetachedArray { schema, decoder: ElementDecoder { cell, pipeline, fill } }))
+    Ok(Arc::new(DetachedArray { schema, decoder: ElementDecoder { cell, pipeline, fill }, limits }))
 }
 
 /// The mask of a chunk of a recipe: chunks with other masks have none.
@@ -296,6 +299,12 @@ impl ArraySource for DetachedArray {
     ) -> Result<()> {
         match (parts, out) {
             ([stored], ColumnMut::Fixed { values, validity: None }) => {
+                // A chunk of elements is decoded for one of their members.
+                if let Some(place) = self.decoder.cell.place {
+                    let cells = chunk.cells / self.decoder.cell.cells().max(1) as u64;
+                    let elements = cells.saturating_mul(place.element as u64);
+                    self.limits.check_decoded(elements, stored.len() as u64)?;
+                }
                 self.decoder.decode_fixed(chunk, mask(chunk), stored, &cells, values, scratch)
             }
             _ => Err(Error::internal("a chunk of a dataset has one part of fixed-size cells")),

@@ -1,7 +1,8 @@
 //! A virtual dataset as an array: chunks of its sources, and of its fill value.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -158,6 +159,65 @@ fn unreadable(error: Error) -> Error {
     }
 }
 
+thread_local! {
+    /// The work of the request that this thread plans.
+    static PLANNED_WORK: RefCell<MultipliedBoxes> = RefCell::default();
+}
+
+/// Work of planning one request: datasets whose sources are virtual themselves multiply their boxes.
+#[derive(Debug, Default)]
+struct MultipliedBoxes {
+    /// Number of virtual datasets that are being planned, each for the one before it.
+    depth: usize,
+    boxes: u64,
+    /// Bytes of all files, each counted once.
+    stored: u64,
+    files: HashSet<String>,
+}
+
+/// The part of a virtual dataset in the work of a request.
+struct PlanningWork;
+
+impl PlanningWork {
+    /// Begins to plan a dataset of a file of that many bytes.
+    fn begin(stored: u64) -> Self {
+        PLANNED_WORK.with_borrow_mut(|work| {
+            if work.depth == 0 {
+                *work = MultipliedBoxes { stored, ..MultipliedBoxes::default() };
+            }
+            work.depth += 1;
+        });
+        Self
+    }
+
+    fn add_file(&self, store: &Arc<dyn Store>, len: u64) {
+        PLANNED_WORK.with_borrow_mut(|work| {
+            if !work.files.contains(store.location()) {
+                work.files.insert(store.location().to_owned());
+                work.stored = work.stored.saturating_add(len);
+            }
+        });
+    }
+
+    fn add_boxes(&self, count: u64) {
+        PLANNED_WORK.with_borrow_mut(|work| work.boxes = work.boxes.saturating_add(count));
+    }
+
+    fn boxes(&self) -> u64 {
+        PLANNED_WORK.with_borrow(|work| work.boxes)
+    }
+
+    fn stored(&self) -> u64 {
+        PLANNED_WORK.with_borrow(|work| work.stored)
+    }
+}
+
+impl Drop for PlanningWork {
+    fn drop(&mut self) {
+        PLANNED_WORK.with_borrow_mut(|work| work.depth = work.depth.saturating_sub(1));
+    }
+}
+
 /// The dataset that a mapping names: number of its file, array and store.
 type FoundSource = (u32, Arc<dyn ArraySource>, Arc<dyn Store>);
 
@@ -283,7 +343,7 @@ impl VirtualDataset {
         }
         let mut covered = Vec::new();
         // Mappings can claim any number of boxes, also of sources that are small.
-        let mut stored = hdf5_reader::Storage::len(&*self.file.storage);
+        let work = PlanningWork::begin(hdf5_reader::Storage::len(&*self.file.storage));
         for number in 0..self.mappings.len() {
             self.file.storage.check_canceled()?;
             if !self.mappings[number].mapping.touches(&window) {
@@ -297,19 +357,21 @@ impl VirtualDataset {
                 continue;
             };
             let extents = source.array.schema().shape().unwrap_or_default();
-            stored = stored.saturating_add(source.len);
+            work.add_file(&source.store, source.len);
             for map in &source.maps {
-                let admit =
-                    |n: u64| self.check_work(n.saturating_add(covered.len() as u64), BOX_COST, stored);
+                let admit = |n: u64| self.check_work(n.saturating_add(work.boxes()), BOX_COST, work.stored());
                 for pair in map.touching(&window, &extents, admit)? {
                     if let Some(part) = pair.target.intersect(&window) {
                         covered.push(part);
                     }
+                    let before = plan.chunks.len();
                     self.plan_box(number, source, map, &pair, request, selection, &mut plan)?;
+                    work.add_boxes(1 + (plan.chunks.len() - before) as u64);
+                    self.check_work(work.boxes(), BOX_COST, work.stored())?;
                 }
             }
         }
-        self.plan_fill(&window, &covered, stored, request, &mut plan)?;
+        self.plan_fill(&window, &covered, work.stored(), request, &mut plan)?;
         Ok(plan)
     }
 
