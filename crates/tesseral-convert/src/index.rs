@@ -9,7 +9,8 @@ use tesseral_core::{ArraySchema, Attributes, Dimension, Error, Result, Selection
 use tesseral_dataset::{Container, Open, Output};
 use tesseral_format::{ArraySource, ContainerSource, Request, to_little_endian};
 use tesseral_registry::index::{
-    ChunkForm, IndexContent, IndexedArray, IndexedSource, Piece, SourceState, chunk_form, relative_path,
+    ChunkForm, IndexContent, IndexedArray, IndexedSource, Piece, SourceState, check_format, chunk_form,
+    relative_path,
 };
 use tesseral_store::{Bytes, Location, Overwrite, StoreExt};
 
@@ -150,6 +151,7 @@ impl<'a> Building<'a> {
         let location = Location::parse(path)?;
         let store = open.store(path)?;
         let format = tesseral_registry::recognize(&*store)?;
+        check_format(format)?;
         let state = SourceState::read(&location, &*store)?;
         let container = format.open(Arc::clone(&store), open.format_options())?;
         let source = relative_path(&location, target);

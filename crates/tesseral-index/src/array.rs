@@ -12,7 +12,7 @@ use tesseral_format::{
     Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Planned, PlannedChunk,
     Request, Scratch, Target, Totals, Uncovered,
 };
-use tesseral_store::{JoinedStore, Rounds};
+use tesseral_store::{JoinedStore, Rounds, StoreExt};
 
 use crate::chunk::{ChunkEntry, ENTRY};
 use crate::sources::Sources;
@@ -75,8 +75,13 @@ impl VirtualArray {
                 let container = self.sources.opened(piece.source)?;
                 let array = container.array(container.find(&form.name)?)?;
                 let shape = self.array.piece_shape(piece);
-                if array.schema().shape().as_deref() != Some(&shape) {
-                    let detail = format!("the shape of {:?} differs from the one in the index", form.name);
+                let differs = match array.schema().shape().as_deref() {
+                    own if own != Some(&shape) => Some("shape"),
+                    _ if !self.has_cells_of(array.schema()) => Some("cell type"),
+                    _ => None,
+                };
+                if let Some(what) = differs {
+                    let detail = format!("the {what} of {:?} differs from the one in the index", form.name);
                     return Err(Error::changed(self.sources.describe(piece.source), detail));
                 }
                 return Ok(Some(array));
@@ -88,8 +93,24 @@ impl VirtualArray {
         if let Some(decoder) = slot.get() {
             return Ok(Some(Arc::clone(decoder)));
         }
-        let decoder = self.sources.find(&form.format)?.decoder(recipe, self.sources.options())?;
+        let decoder = self.sources.format(&form.format)?.decoder(recipe, self.sources.options())?;
+        let own = decoder.schema();
+        // Some decoders know the cells only.
+        let grid = own.dims.is_empty() || own.chunk_shape.as_ref() == Some(&form.chunk);
+        if !grid || !self.has_cells_of(own) {
+            let detail = format!("the recipe of {:?} decodes other cells", form.name);
+            let error = Error::corrupt("index", self.sources.index().describe(""), None, detail);
+            return Err(error.in_array(&self.array.schema.name));
+        }
         Ok(Some(Arc::clone(slot.get_or_init(|| decoder))))
+    }
+
+    /// Whether an array of a source has the cells that the index declares: buffers are allocated for those.
+    fn has_cells_of(&self, source: &ArraySchema) -> bool {
+        let (Some(own), [other]) = (self.array.schema.fields.first(), source.fields.as_slice()) else {
+            return false;
+        };
+        !source.sparse && (own.dtype, own.cell, own.nullable) == (other.dtype, other.cell, other.nullable)
     }
 
     /// The piece of a chunk.
@@ -247,6 +268,7 @@ impl ArraySource for VirtualArray {
                     plan.uncovered = Uncovered::Fill;
                 }
                 plan.deletes.extend(part.deletes);
+                limits.check_plan((plan.chunks.len() as u64).saturating_add(part.chunks.len() as u64))?;
                 for chunk in part.chunks {
                     plan.chunks.push(self.outer(number, piece, chunk)?);
                 }
@@ -263,6 +285,8 @@ impl ArraySource for VirtualArray {
                 plan.chunks.push(self.outer(number, piece, chunk)?);
                 continue;
             }
+            // Names of objects are those of the decoder, whose errors would be lost there.
+            self.decoder(piece)?;
             let touched = grid.touched(&selected);
             limits.check_plan(touched.remaining().saturating_add(plan.chunks.len() as u64))?;
             for coords in touched {

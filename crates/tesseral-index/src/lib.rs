@@ -25,5 +25,5 @@ pub const ID: &str = "index";
 
 pub use chunk::{ChunkEntry, chunk_form};
 pub use format::{FindFormat, IndexFormat};
-pub use sources::{SourceState, relative_path};
+pub use sources::{SourceState, check_format, relative_path};
 pub use wire::{ChunkForm, FormKind, IndexContent, IndexedArray, IndexedSource, Piece, seal};

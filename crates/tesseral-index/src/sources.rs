@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::UNIX_EPOCH;
 
 use tesseral_core::{Error, ErrorKind, Result};
-use tesseral_format::{ContainerSource, OpenOptions};
+use tesseral_format::{ContainerSource, Format, OpenOptions};
 use tesseral_store::{Location, Profile, ReadMode, StorageOptions, Store, StoreMembers};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -64,6 +64,17 @@ pub fn relative_path(source: &Location, index: &Location) -> String {
     }
 }
 
+/// Rejects sources that are indexes themselves.
+///
+/// # Errors
+/// `Unsupported`.
+pub fn check_format(format: &dyn Format) -> Result<()> {
+    if format.id() == crate::ID {
+        return Err(Error::unsupported("an index of indexes").hint("index the files themselves"));
+    }
+    Ok(())
+}
+
 /// The sources of an opened index.
 #[derive(Debug)]
 pub(crate) struct Sources {
@@ -87,8 +98,16 @@ impl Sources {
         Self { index, sources, stores, opened, options: options.clone(), find }
     }
 
-    pub(crate) fn find(&self, format: &str) -> Result<&'static dyn tesseral_format::Format> {
-        (self.find)(format)
+    /// The format of a source. Indexes of indexes are rejected: one that refers to itself has no end.
+    pub(crate) fn format(&self, id: &str) -> Result<&'static dyn Format> {
+        let format = (self.find)(id)?;
+        check_format(format)?;
+        Ok(format)
+    }
+
+    /// The store of the index itself.
+    pub(crate) fn index(&self) -> &dyn Store {
+        &*self.index
     }
 
     pub(crate) fn options(&self) -> &OpenOptions {
@@ -103,9 +122,16 @@ impl Sources {
         self.sources.len()
     }
 
-    /// Where a source is, and its store. A relative path is reached as the index was.
+    /// Where a source is, and its store. A relative path is reached as the index was. An index in an object store or on a web server
+    /// cannot name files of this machine.
     fn reach(&self, path: &str) -> Result<(Location, Arc<dyn Store>)> {
         let source = Location::parse(path)?;
+        if source.path().is_some_and(Path::is_absolute)
+            && Location::parse(self.index.location())?.path().is_none()
+        {
+            let what = format!("the file {path:?} of this machine in the index {}", self.index.location());
+            return Err(Error::unsupported(what).hint("copy the index to this machine first"));
+        }
         if source.path().is_none_or(Path::is_absolute) {
             let store = source.store(ReadMode::Read, &StorageOptions::default())?;
             return Ok((source, store));
@@ -157,7 +183,7 @@ impl Sources {
         if let Some(opened) = slot.get() {
             return Ok(opened);
         }
-        let opened = self.find(&source.format)?.open(store, &self.options)?;
+        let opened = self.format(&source.format)?.open(store, &self.options)?;
         Ok(slot.get_or_init(|| opened))
     }
 }
