@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::ErrorKind as IoKind;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 use bytes::Bytes;
+use rustix::fs::OFlags;
 use tesseral_core::{Error, Result};
 
 use crate::durability::{Durability, Unsynced};
@@ -221,6 +222,28 @@ impl LocalStore {
         }
     }
 
+    /// Opens a file, or a folder. Pipes and devices are rejected: opening a pipe blocks until it has a writer, and its bytes cannot be
+    /// read twice.
+    fn open_file(&self, object: &str) -> Result<(File, fs::Metadata)> {
+        let path = self.path(object)?;
+        let special = |metadata: &fs::Metadata| !metadata.is_file() && !metadata.is_dir();
+        let rejected = || {
+            let what = format!("reading {}, a pipe or device", self.describe(object));
+            Error::unsupported(what).hint("save it as a file first")
+        };
+        // Devices can act on being opened. Below the root they are checked when they are open: there can be thousands of files.
+        if object.is_empty() && fs::metadata(&path).is_ok_and(|metadata| special(&metadata)) {
+            return Err(rejected());
+        }
+        let open = || {
+            let flags = OFlags::NONBLOCK.bits().cast_signed();
+            fs::OpenOptions::new().read(true).custom_flags(flags).open(&path)
+        };
+        let file = handles::open(open).map_err(|e| self.io("open", object, e))?;
+        let metadata = file.metadata().map_err(|e| self.io("stat", object, e))?;
+        if special(&metadata) { Err(rejected()) } else { Ok((file, metadata)) }
+    }
+
     fn opened(&self, object: &str) -> Result<Arc<MappedFile>> {
         let opened = self.kept_or_opened(object)?;
         opened.file.used_by(self.watcher.last_begun());
@@ -231,14 +254,7 @@ impl LocalStore {
         if let Some(opened) = self.open.lock().get(object) {
             return Ok(opened);
         }
-        let path = self.path(object)?;
-        // Opening a pipe blocks until it has a writer, and its bytes cannot be read twice.
-        if object.is_empty() && std::fs::metadata(&path).is_ok_and(|m| !m.is_file() && !m.is_dir()) {
-            let what = format!("reading {}, a pipe or device", self.describe(object));
-            return Err(Error::unsupported(what).hint("save it as a file first"));
-        }
-        let file = handles::open(|| File::open(&path)).map_err(|e| self.io("open", object, e))?;
-        let metadata = file.metadata().map_err(|e| self.io("stat", object, e))?;
+        let (file, metadata) = self.open_file(object)?;
         let file = self.watcher.identities.opened(object, self.describe(object), file, &metadata)?;
         let scarce = handles::are_scarce();
         let map = match self.access {
@@ -274,9 +290,7 @@ impl LocalStore {
 
     /// Reads a part of a file once, without caching the handle or a map.
     fn read_once(&self, object: &str, part: &ByteRange) -> Result<ObjectBytes> {
-        let path = self.path(object)?;
-        let file = handles::open(|| File::open(&path)).map_err(|e| self.io("open", object, e))?;
-        let metadata = file.metadata().map_err(|e| self.io("stat", object, e))?;
+        let (file, metadata) = self.open_file(object)?;
         let len = self.len_of(object, &metadata)?;
         let range = part.within(len);
         check_range(&range, len, &|| self.describe(object))?;
@@ -499,6 +513,31 @@ mod tests {
             assert!(matches!(past.kind(), ErrorKind::Corrupt { .. }));
             assert!(matches!(store.len("a/c").unwrap_err().kind(), ErrorKind::NotFound { .. }));
             assert!(matches!(store.len("../x").unwrap_err().kind(), ErrorKind::InvalidRequest { .. }));
+        }
+    }
+
+    /// A folder from elsewhere can have a pipe in the place of a chunk: opening it would block.
+    #[test]
+    fn pipes_are_rejected_in_any_place() {
+        for access in [ReadMode::Map, ReadMode::Read] {
+            let (folder, store) = store(access);
+            fs::create_dir(folder.path().join("c")).unwrap();
+            rustix::fs::mkfifoat(
+                rustix::fs::CWD,
+                folder.path().join("c/0"),
+                rustix::fs::Mode::from_raw_mode(0o600),
+            )
+            .unwrap();
+            let whole = LocalStore::new(folder.path().join("c/0"), access);
+            let tail = [("c/0", ByteRange::Suffix(5))];
+            let errors = [
+                store.len("c/0").unwrap_err(),
+                store.read_objects(&tail).unwrap_err(),
+                whole.len("").unwrap_err(),
+            ];
+            for error in errors {
+                assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{error}");
+            }
         }
     }
 
