@@ -4,10 +4,12 @@ use std::io::{Read, Write};
 
 use lz4_flex::block;
 use lz4_flex::frame::{FrameDecoder, FrameEncoder};
-use tesseral_core::{Error, Result};
+use tesseral_core::{Error, Result, alloc};
 
 /// Bytes that one byte of a block can expand to.
 const MOST_FROM_BYTE: usize = 255;
+/// Size of an output buffer from which a new one is allocated rather than an old one cleared.
+const LAZY_FROM: usize = 1 << 20;
 /// The last block of a frame.
 const END_MARK: [u8; 4] = [0; 4];
 
@@ -50,11 +52,20 @@ pub fn decode_block_into(block: &[u8], dst: &mut [u8]) -> Result<()> {
 pub fn encode(src: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let len = u32::try_from(src.len())
         .map_err(|_| Error::limit("lz4 block", src.len() as u64, u64::from(u32::MAX)))?;
-    out.extend_from_slice(&len.to_le_bytes());
-    let start = out.len();
-    out.resize(start + block::get_maximum_output_size(src.len()), 0);
-    let written = block::compress_into(src, &mut out[start..]).map_err(|e| Error::codec("lz4", e))?;
-    out.truncate(start + written);
+    let prefix = len.to_le_bytes();
+    let most = prefix.len() + block::get_maximum_output_size(src.len());
+    if most > LAZY_FROM && out.is_empty() {
+        // Zeroed by the system, so that only pages that are written take memory.
+        *out = alloc::zeroed("a compressed block", most)?;
+    } else {
+        let end = out.len() + most;
+        alloc::resize("a compressed block", out, end, 0)?;
+    }
+    let start = out.len() - most;
+    out[start..start + prefix.len()].copy_from_slice(&prefix);
+    let block = start + prefix.len();
+    let written = block::compress_into(src, &mut out[block..]).map_err(|e| Error::codec("lz4", e))?;
+    out.truncate(block + written);
     Ok(())
 }
 
@@ -101,6 +112,18 @@ mod tests {
             assert!(decode_into(&packed[..len], &mut back).is_err(), "{len}");
         }
         assert!(decode_into(&packed, &mut back[1..]).is_err());
+    }
+
+    #[test]
+    fn blocks_do_not_depend_on_the_buffer() {
+        let src: Vec<u8> = (0..700_000_u32).flat_map(|i| (i / 3).to_le_bytes()).collect();
+        let (mut empty, mut begun) = (Vec::new(), vec![7; 5]);
+        encode(&src, &mut empty).unwrap();
+        encode(&src, &mut begun).unwrap();
+        assert_eq!((&begun[..5], &begun[5..] == empty), (&[7; 5][..], true));
+        let mut back = vec![0; src.len()];
+        decode_into(&empty, &mut back).unwrap();
+        assert!(back == src);
     }
 
     #[test]

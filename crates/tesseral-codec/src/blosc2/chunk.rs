@@ -26,6 +26,9 @@ pub(super) const EXTENDED: usize = 32;
 pub(super) const STORED: u8 = 2;
 pub(super) const NOT_SPLIT: u8 = 16;
 pub(super) const EXTENDED_FLAGS: u8 = 1 | 4;
+/// Bytes of buffers beside the decoded ones that need no justification, and how many each stored byte justifies.
+const WORK_SPACE: usize = 16 << 20;
+const WORK_RATIO: usize = 32;
 
 /// The value that all elements of a chunk share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,6 +203,7 @@ impl<'a> BloscChunk<'a> {
             return Ok(());
         }
         let delta = self.filters.iter().any(|(id, _)| *id == filters::DELTA);
+        self.check_work_space(delta, range.len() < self.len)?;
         let BlockBuffers { mut first, mut second } = std::mem::take(&mut contexts.blosc2);
         let mut reference = Vec::new();
         let decoded = (|| {
@@ -228,6 +232,18 @@ impl<'a> BloscChunk<'a> {
         })();
         contexts.blosc2 = BlockBuffers { first, second };
         decoded
+    }
+
+    /// Rejects blocks whose buffers the stored bytes do not justify. Writers make blocks of a few hundred kilobytes.
+    fn check_work_space(&self, delta: bool, partial: bool) -> Result<()> {
+        let filters = self.filters.iter().filter(|(id, _)| filters::changes_bytes(*id)).count().min(2);
+        let buffers = filters + usize::from(delta) + usize::from(partial);
+        let needed = self.block_len.min(self.len).saturating_mul(buffers);
+        let allowed = WORK_SPACE.max(self.src.len().saturating_mul(WORK_RATIO));
+        if needed > allowed {
+            return Err(Error::limit("the work space of a blosc2 block", needed as u64, allowed as u64));
+        }
+        Ok(())
     }
 
     /// Decodes a block of `len` bytes.

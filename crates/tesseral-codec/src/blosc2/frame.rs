@@ -25,6 +25,9 @@ const FIXED: usize = 87;
 /// An index of up to this many bytes is always read.
 const SMALL_INDEX: u64 = 64 << 10;
 
+/// A larger one takes at most this fraction of the data.
+const INDEX_SHARE: u64 = 32;
+
 /// A frame whose header is consistent with its length.
 #[derive(Debug)]
 pub(super) struct BloscFrame<'a> {
@@ -102,8 +105,8 @@ impl<'a> BloscFrame<'a> {
     pub(super) fn offsets(&self, contexts: &mut Contexts) -> Result<Vec<i64>> {
         // At most 2^63 chunks of at least one byte each, so overflow is possible only for an index that cannot be present.
         let len = self.chunks.saturating_mul(8);
-        // No writer produces an index longer than the data it covers, but a damaged one could request much memory.
-        let most = self.chunks.saturating_mul(self.chunk_len).max(SMALL_INDEX);
+        // No writer produces chunks of a few bytes, but a damaged index could request as much memory as the data or more.
+        let most = (self.chunks.saturating_mul(self.chunk_len) / INDEX_SHARE).max(SMALL_INDEX);
         if len > most {
             return Err(Error::limit("index of a blosc2 frame", len, most));
         }

@@ -207,6 +207,29 @@ fn unsupported_features_are_named() {
 }
 
 #[test]
+fn work_space_is_bounded() {
+    let mut contexts = Contexts::default();
+    let limit = |result: Result<()>| matches!(result.unwrap_err().kind(), ErrorKind::Limit { .. });
+    // A chunk that is one block, with two filters.
+    let len = 12 << 20;
+    let mut chunk = vec![5, 1, 0x35, 4];
+    for size in [len, len, 36] {
+        chunk.extend_from_slice(&(size as u32).to_le_bytes());
+    }
+    chunk.extend_from_slice(&[1, 2, 0, 0, 0, 0]);
+    chunk.resize(36, 0);
+    let mut out = vec![0; len];
+    assert!(limit(decode_chunk_into(&chunk, &mut out, &mut contexts)));
+    chunk[17] = 0;
+    assert!(!limit(decode_chunk_into(&chunk, &mut out, &mut contexts)));
+    // A frame that declares a chunk for every eight bytes.
+    let settings = FrameSettings { codec: Codec::Lz4, level: 5, typesize: 4, shuffle: Shuffle::Byte };
+    let mut packed = frame(&vec![7; 1 << 20], &settings);
+    packed[58..62].copy_from_slice(&8_u32.to_be_bytes());
+    assert!(limit(decode_into(&packed, &mut vec![0; 1 << 20], &mut contexts)));
+}
+
+#[test]
 fn delta_is_undone() {
     let settings = FrameSettings { codec: Codec::Lz4, level: 5, typesize: 2, shuffle: Shuffle::None };
     // Three blocks, the last one short.
