@@ -29,6 +29,9 @@ use super::{PrintedRows, RenderRows};
 use crate::error::CliResult;
 use crate::output::OutputStream;
 
+/// Approximate size in bytes of the record batches that are written: parts of those that are read.
+const ENCODED: usize = 4 << 20;
+
 /// Buffer between the Arrow writer and the output.
 enum ArrowOutput {
     Stream(StreamWriter<Vec<u8>>),
@@ -88,12 +91,20 @@ impl RenderRows for Arrow {
         });
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(refused)?;
-        match &mut self.writer {
-            ArrowOutput::Stream(writer) => writer.write(&batch),
-            ArrowOutput::File(writer) => writer.write(&batch),
+        // The writer holds an encoded batch twice.
+        let rows = batch.num_rows();
+        let held = batch.get_array_memory_size() / rows.max(1);
+        let step = (ENCODED / held.max(1)).clamp(1, rows.max(1));
+        for start in (0..rows).step_by(step) {
+            let part = batch.slice(start, step.min(rows - start));
+            match &mut self.writer {
+                ArrowOutput::Stream(writer) => writer.write(&part),
+                ArrowOutput::File(writer) => writer.write(&part),
+            }
+            .map_err(refused)?;
+            self.drain(out)?;
         }
-        .map_err(refused)?;
-        self.drain(out)
+        Ok(())
     }
 
     fn end(&mut self, _: &PrintedRows<'_>, out: &mut OutputStream) -> CliResult<()> {
