@@ -114,6 +114,11 @@ impl Limits {
         Self::check_expansion(what, bytes, justified, self.total_expansion, stored)
     }
 
+    /// Bytes of cells that an operation may process, of which `stored` bytes are stored.
+    pub fn total_of(&self, stored: u64) -> u64 {
+        self.total_expansion.max(justified(stored, EXPANSION_RATIO))
+    }
+
     /// Rejects metadata beyond the limit.
     ///
     /// # Errors

@@ -110,7 +110,8 @@ pub fn overview(array: &Array, selection: &Selection, most: [usize; 2]) -> Resul
     overview_within(array, selection, most, BYTES)
 }
 
-/// As [`overview`], decoding about `bytes` bytes at most. Of a larger selection, evenly spread chunks are read, and a point without
+/// As [`overview`], decoding about `bytes` bytes at most, or fewer if less is stored than the [limits](tesseral_core::Limits) of the
+/// array require. Of a larger selection, evenly spread chunks are read, and a point without
 /// a cell of them is that of the nearest one. At least one chunk is read.
 ///
 /// # Errors
@@ -146,6 +147,7 @@ pub fn overview_within(
             count.min(most[if dims.len() == 1 { 1 } else { i }].max(1))
         })
         .collect();
+    let bytes = sample::allowed(array, selection, &dims, bytes)?;
     let sampled = sample::slices(array, selection, &dims, bytes)?;
     let mut bins = OverviewPoints::new(&shape)?;
     let budget = array.options().memory.map_or(BLOCK, |memory| (memory / 4).clamp(1, BLOCK));

@@ -37,7 +37,8 @@ pub use paint::scatter::{ranges, scatter_cells, scatterable};
 pub use plan::blocks::{Blocks, available_memory, blocks, budget_bytes};
 pub use plan::condition::{matches, may_hold};
 pub use plan::expansion::{
-    Work, check_held, check_pair, check_results, check_text, check_total, check_written_chunks, work_space,
+    Work, allowed_bytes, check_held, check_pair, check_results, check_text, check_total,
+    check_written_chunks, work_space,
 };
 pub use plan::rechunk::{Grids, RechunkPlan, TransferMethod};
 pub use plan::subdivide::{divisible, narrowable, oversized};

@@ -448,6 +448,12 @@ fn interchange_files_with_huge_declared_sizes_use_little_memory() {
 
 /// A GRIB message of edition 2 with a constant field on a separate grid.
 fn grib(columns: u32, rows: u32) -> Vec<u8> {
+    grib_packed(columns, rows, 0, &[])
+}
+
+/// A GRIB message of edition 2 with a field in a packing, of 16 bits if it has data.
+fn grib_packed(columns: u32, rows: u32, template: u8, data: &[u8]) -> Vec<u8> {
+    let bits = if data.is_empty() { 0 } else { 16 };
     let mut file = b"GRIB\0\0\0\x02\0\0\0\0\0\0\0\0".to_vec();
     let mut section = |number: u8, body: &[u8]| {
         file.extend((body.len() as u32 + 5).to_be_bytes());
@@ -464,9 +470,9 @@ fn grib(columns: u32, rows: u32) -> Vec<u8> {
     let mut product = vec![0; 29];
     (product[18], product[24]) = (1, 255);
     section(4, &product);
-    section(5, &[&points[..], &[0, 0, 0x3f, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0]].concat());
+    section(5, &[&points[..], &[0, template, 0x3f, 0xc0, 0, 0, 0, 0, 0, 0, bits, 0, 0, 255]].concat());
     section(6, &[255]);
-    section(7, &[]);
+    section(7, data);
     file.extend(b"7777");
     let len = file.len() as u64;
     file[8..16].copy_from_slice(&len.to_be_bytes());
@@ -490,6 +496,18 @@ fn grib_files_of_many_variables_use_little_memory() {
     fs::write(&path, b"GRIB".repeat(1 << 18)).unwrap();
     bounded("no message", || verify(&path)).unwrap();
     assert!(bounded("no message", || read(&path)).is_err());
+}
+
+/// The decoder of JPEG 2000 holds more than the values; the image is examined only if both fit.
+#[test]
+fn grib_images_count_with_their_work_space() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.grib");
+    for (rows, fits) in [(1400, true), (2000, false)] {
+        fs::write(&path, grib_packed(2000, rows, 40, &[7; 100])).unwrap();
+        let error = bounded("an image", || read(&path)).unwrap_err();
+        assert_eq!(matches!(error.kind(), ErrorKind::Limit { .. }), !fits, "{error}");
+    }
 }
 
 /// Constant objects are verified and aggregated without decoding their cells.
@@ -655,6 +673,21 @@ fn overviews_stay_small() {
     bounded("overview", view).unwrap();
     let most = PEAK.load(Ordering::Relaxed).saturating_sub(before);
     assert!(most <= 32 * MIB, "{} MiB", most / MIB);
+}
+
+/// Of cells that are hardly stored, an overview decodes as few as other operations.
+#[test]
+fn overviews_of_little_that_is_stored_read_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = zarr(folder.path(), "unwritten.zarr", 1 << 34, 1 << 20, None);
+    for (limit, most) in [(None, 64 << 20), (Some(8 << 20), 8 << 20)] {
+        let limits = limit
+            .map_or(tesseral::Limits::default(), |bytes| tesseral::Limits::default().with_expansion(bytes));
+        let array = Open::new().limits(limits).open(&path).unwrap().array_at(0).unwrap();
+        let size = array.selected_field().cell_size().unwrap() as u64;
+        let overview = tesseral::overview(&array, &array.all().unwrap(), [960, 960]).unwrap();
+        assert!((most / 2..=most).contains(&(overview.cells * size)), "{}", overview.cells);
+    }
 }
 
 /// Rows have coordinates, which no chunk of a dense array stores: they must not prevent its plan.

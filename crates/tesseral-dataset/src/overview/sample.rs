@@ -61,6 +61,19 @@ pub(super) fn slices(
         .map_err(|e| e.in_array(array.name()))
 }
 
+/// The bytes to decode: fewer if much less is stored, as a small sample shows.
+pub(super) fn allowed(array: &Array, selection: &Selection, dims: &[usize], bytes: u64) -> Result<u64> {
+    let free = array.handle().limits().total_expansion;
+    let size = array.selected_field().cell_size().unwrap_or(1).max(1) as u64;
+    let wanted = selection.cells().unwrap_or(u64::MAX).saturating_mul(size);
+    if wanted.min(bytes) <= free {
+        return Ok(bytes);
+    }
+    let few = slices(array, selection, dims, free)?;
+    let parts: Vec<_> = boxes(selection, dims, &few)?.iter().map(|part| array.request(part)).collect();
+    Ok(bytes.min(tesseral_engine::allowed_bytes(array.handle(), selection, &parts)?))
+}
+
 /// `kept` of `count` blocks along an axis, evenly spread.
 fn spread(slice: Slice, extent: u64, count: u64, kept: u64) -> Result<Vec<Slice>> {
     if kept >= count {

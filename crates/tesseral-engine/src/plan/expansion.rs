@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tesseral_core::limits::{EXPANSION_RATIO, HELD_RATIO};
-use tesseral_core::{CellLen, Result};
+use tesseral_core::{CellLen, Result, Selection};
 use tesseral_format::{ChunkPlan, Column, CoordinateRanges, PlannedChunk, Request, Target};
 
 use crate::handle::Handle;
@@ -228,6 +228,23 @@ pub fn work_space(handle: &Handle, request: &Request, bytes: u64) -> Result<u64>
     }
     let stored = evidence(&plan(handle, request)?.chunks);
     Ok(bytes.min(stored.saturating_mul(HELD_RATIO / 4).max(WORK_SPACE)))
+}
+
+/// Bytes of the cells of a selection that may be processed, if only these parts of it are known: the stored bytes of the others are
+/// taken to be as many for each cell.
+///
+/// # Errors
+/// Errors of the plan.
+pub fn allowed_bytes(handle: &Handle, selection: &Selection, parts: &[Request]) -> Result<u64> {
+    let (mut chunks, mut cells) = (Vec::new(), 0_u64);
+    for part in parts {
+        chunks.extend(plan(handle, part)?.chunks);
+        let own = part.selection().and_then(Selection::cells);
+        cells = cells.saturating_add(own.unwrap_or(u64::MAX));
+    }
+    let all = u128::from(selection.cells().unwrap_or(u64::MAX));
+    let stored = u128::from(stored(&chunks)).saturating_mul(all) / u128::from(cells.max(1));
+    Ok(handle.limits().total_of(u64::try_from(stored).unwrap_or(u64::MAX)))
 }
 
 /// Plans a request for its chunks only. Sparse arrays are planned completely.
