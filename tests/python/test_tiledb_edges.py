@@ -4,6 +4,7 @@ import json
 import random
 import os
 import shutil
+import struct
 
 import numpy as np
 import pytest
@@ -419,6 +420,29 @@ def test_members_without_an_array_are_listed(tmp_path):
     assert members == {"a": "empty", "bee": "read"}
     findings = tet_json("verify", path, code=1)["findings"]
     assert [f["check"] for f in findings if not f["ok"]] == ["group_member"]
+
+
+def test_groups_that_list_a_folder_many_times_are_opened_once(tmp_path):
+    """Three levels of a hundred names for one folder would be a million arrays."""
+    def listed(folder, uris, kind):
+        (folder / "__group").mkdir(parents=True)
+        (folder / "__tiledb_group.tdb").touch()
+        text = lambda word: struct.pack("<Q", len(word)) + word  # noqa: E731
+        members = [struct.pack("<IBB", 2, kind, 1) + text(uri) + b"\0\0" for uri in uris]
+        plain = struct.pack("<IQ", 2, len(members)) + b"".join(members)
+        body = struct.pack("<QIII", 1, len(plain), len(plain), 0) + plain
+        head = struct.pack("<IQQBQBI", 22, len(body), len(plain), 4, 1, 0, 8) + struct.pack("<II", 65536, 0)
+        (folder / "__group" / ("__5_5_" + "0" * 32 + "_2")).write_bytes(head + body)
+
+    path = tmp_path / "group"
+    names = lambda name: [name + b"/" * n for n in range(100)]  # noqa: E731
+    listed(path, names(b"g"), 1)
+    listed(path / "g", names(b"h"), 1)
+    listed(path / "g/h", names(b"a"), 2)
+    tiledb.from_numpy(str(path / "g/h/a"), np.arange(4)).close()
+    assert np.frombuffer(tet("cat", path, "g/h/a", "--raw"), "<i8").tolist() == [0, 1, 2, 3]
+    states = [m["state"] for m in tet_json("info", path)["tiledb"]["members"]]
+    assert states.count("read") == 3 and states.count("repeated") == 297
 
 
 @pytest.mark.parametrize("channels", ["RGB", "BGR", "RGBA", "BGRA"])

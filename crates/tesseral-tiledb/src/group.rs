@@ -1,6 +1,6 @@
 //! Groups: folders that list arrays and other groups.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use tesseral_core::{Error, ErrorKind, Result};
@@ -18,6 +18,8 @@ use crate::wire::group::{self, Member};
 pub(crate) const MARKER: &str = "__tiledb_group.tdb";
 /// The folder of its lists of members.
 pub(crate) const MEMBERS: &str = "__group";
+/// Cost of listing a member in bytes.
+const MEMBER_COST: u64 = 1 << 10;
 
 /// Content of a group.
 #[derive(Debug)]
@@ -50,6 +52,8 @@ pub(crate) enum MemberState {
     Empty,
     /// The nesting of groups exceeds the limit.
     TooDeep,
+    /// Its folder is that of a member before it: groups that list each other's folders several times multiply them.
+    Repeated,
     /// It is damaged and was skipped.
     Lost,
 }
@@ -63,6 +67,7 @@ impl MemberState {
             Self::Missing => "missing",
             Self::Empty => "empty",
             Self::TooDeep => "too_deep",
+            Self::Repeated => "repeated",
             Self::Lost => "lost",
         }
     }
@@ -75,6 +80,7 @@ impl MemberState {
             Self::Missing => Some("does not exist"),
             Self::Empty => Some("contains no array"),
             Self::TooDeep => Some("nested too deeply"),
+            Self::Repeated => Some("the folder of another member"),
             Self::Lost => Some("damaged"),
         }
     }
@@ -193,7 +199,13 @@ pub(crate) fn open_with(
     let meaning = Rounds::later(TileDbContainer::group_meaning(metadata, times(options)))?;
     let mut todo = Unopened::members(metadata, "", "", 0)?;
     let mut waiting = false;
+    let (mut folders, mut bytes) = (HashSet::new(), 0_u64);
     while let Some(Unopened { prefix, path, member, depth }) = todo.pop() {
+        options.cancel.check()?;
+        // Links in the folder can make any number of folders of one.
+        bytes = bytes.saturating_add(member.uri.len() as u64);
+        let cost = (folders.len() as u64).saturating_mul(MEMBER_COST);
+        reader.limits.check_total("the members of a group", cost, bytes)?;
         let name = join(&path, name_of(&member));
         let folder = folder_of(reader.store.location(), &prefix, member.relative, &member.uri);
         let mut open = |folder: &str| {
@@ -218,6 +230,7 @@ pub(crate) fn open_with(
         let state = match &folder {
             None => Some(MemberState::Outside),
             Some(_) if depth >= reader.limits.depth => Some(MemberState::TooDeep),
+            Some(folder) if !folders.insert(folder.clone()) => Some(MemberState::Repeated),
             Some(folder) => Rounds::later(open(folder))?,
         };
         match state {
