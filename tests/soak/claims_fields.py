@@ -61,6 +61,34 @@ def grib_field(columns, rows, bits=0, data=b"", template=0, points=None, step=0,
     return grib2((1, identification), (3, bytes(grid)), (4, bytes(product)), (5, packing), (6, b"\xff"), (7, data))
 
 
+#: Large fields of few different values in every packing, just within the limit of a chunk and beyond it.
+GRIB = r"""
+import sys, numpy as np, eccodes
+out = sys.argv[1]
+for rows in (1000, 1450, 2000):
+    values = np.zeros(2000 * rows)
+    values[::200_000], values[5] = 1, 60_000
+    for packing in ("grid_jpeg", "grid_png", "grid_ccsds", "grid_complex", "grid_complex_spatial_differencing"):
+        handle = eccodes.codes_grib_new_from_samples("regular_ll_sfc_grib2")
+        for key, value in (("Ni", 2000), ("Nj", rows), ("iDirectionIncrementInDegrees", 0.18), ("jDirectionIncrementInDegrees", 180 / rows),
+                           ("packingType", packing), ("bitsPerValue", 16)):
+            eccodes.codes_set(handle, key, value)
+        eccodes.codes_set_values(handle, values)
+        open(f"{out}/{packing}-{rows}.grib", "wb").write(eccodes.codes_get_message(handle))
+"""
+
+
+def written_grib(folder):
+    """Files that the reference wrote; none where it is missing."""
+    if not PYTHON.exists():
+        return
+    made = folder / "grib"
+    made.mkdir()
+    run(PYTHON, "-c", GRIB, made)
+    for path in sorted(made.iterdir()):
+        yield path.stem, ".grib", path.read_bytes()
+
+
 def crafted_grib():
     yield "constant", ".grib", grib_field(2**16, 2**15)
     yield "constant, most points", ".grib", grib_field(2**31, 2**31, points=2**32 - 1)
@@ -80,6 +108,26 @@ def crafted_grib():
     yield "long message", ".grib", b"GRIB\0\0\0\2" + struct.pack(">Q", 2**63) + bytes(1000) + b"7777"
     sections = [(1, bytes(16))] + [(4, bytes(29))] * 20_000
     yield "sections", ".grib", grib2(*sections)
+    # Second-order packing of edition 1: groups of no values, and of one each, whose descriptions have no bits.
+    for name, columns, groups in (("empty groups", 4, 2**24 - 1), ("many groups", 2**11, 2**22)):
+        yield name, ".grib", grib1(columns, columns, groups) * (1 if columns > 4 else 2000)
+
+
+def grib1(columns, rows, groups):
+    """A field of edition 1 in the general extended form of second-order packing."""
+    grid = bytearray(25)
+    grid[0], grid[1] = 0, 255
+    struct.pack_into(">HH", grid, 3, columns, rows)
+    data = bytearray(25 - 3)
+    # Flags, scale, reference, bits; octets 12 to 25.
+    struct.pack_into(">BHIB", data, 0, 0x50, 0, 0x41100000, 0)
+    data[10] = 0x18
+    struct.pack_into(">H", data, 13, groups & 0xFFFF)
+    data[17] = groups >> 16
+    product = bytes([0, 0, 28, 2, 98, 1, 255, 128, 11, 1, 0, 0, 20, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 21, 0, 0, 0])[3:]
+    section = lambda body: struct.pack(">I", 3 + len(body))[1:] + bytes(body)
+    body = section(product) + section(grid + bytes(4)) + section(data)
+    return b"GRIB" + struct.pack(">I", 8 + len(body) + 4)[1:] + b"\x01" + body + b"7777"
 
 
 # CSV: no integers but those of the cells.
@@ -167,5 +215,15 @@ def crafted_index(folder):
     files = b"".join(text(b"%d.nc" % i) + text(b"netcdf3") + struct.pack("<Qq", 2**64 - 1, -(2**63)) for i in range(20_000))
     yield "many sources", ".tix", sealed(b"", count(20_000) + files + count(0) + count(0) + count(0) + count(0))
     yield "many entries", ".tix", sealed(bytes(ENTRY) * 40_000, count(0) * 5)
+    # An index that is its own source.
+    size = 0
+    for _ in range(2):
+        source = count(1) + text(b"case.tix") + text(b"index") + struct.pack("<Qq", size, -(2**63))
+        form = count(1) + text(b"index") + text(b"a") + b"\x02" + count(0) + count(0)
+        array = count(1) + text(b"a") + text(b"a") + text(b"float32") + b"\0" + count(1) + b"\0\0" + count(0) + count(1) + text(b"x") + struct.pack("<Q", 4)
+        array += count(1) + struct.pack("<Q", 4) + count(0) + count(2**32 - 1) + b"\0" + count(1) + struct.pack("<IIQQQ", 0, 0, 0, 1, 0)
+        itself = sealed(b"", source + form + array + count(0) + count(0))
+        size = len(itself)
+    yield "itself", ".tix", itself
     nested = text(b"a") + b"\x08" + b"".join(count(1) + b"\x08" for _ in range(100_000))
     yield "nested attributes", ".tix", sealed(b"", count(0) * 3 + count(1) + nested)

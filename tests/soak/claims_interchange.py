@@ -240,6 +240,15 @@ with h5py.File(f"{out}/texts.h5", "w") as f:
 data = bytearray(open(f"{out}/texts.h5", "rb").read())
 data[offset : offset + 16 * 50_000] = data[offset : offset + 16] * 50_000
 open(f"{out}/texts.h5", "wb").write(data)
+# Datasets that each map their only cell many times to the one before.
+for many in (30, 100, 400):
+    with h5py.File(f"{out}/mapped-{many}.h5", "w", libver="latest") as f:
+        f["d0"] = np.zeros(1, "u1")
+        for level in range(1, 4):
+            layout = h5py.VirtualLayout((1,), "u1")
+            for _ in range(many):
+                layout[0:1] = h5py.VirtualSource(".", f"d{level - 1}", (1,))
+            f.create_virtual_dataset("a" if level == 3 else f"d{level}", layout)
 # Chunks that all are at one place.
 with h5py.File(f"{out}/shared.h5", "w", libver="latest") as f:
     d = f.create_dataset("a", (2**20 * 2000,), "u1", chunks=(2**20,), compression="gzip", compression_opts=9)

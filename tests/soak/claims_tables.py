@@ -188,6 +188,18 @@ put("null-texts", base(a=pa.nulls(2**23, pa.string())))
 put("shared-texts", base(a=pa.array(["x" * 50_000 + str(i) for i in range(4000)])), column_encoding={"a": "DELTA_BYTE_ARRAY"})
 put("columns", pa.table({f"c{i}": pa.array([1], pa.int8()) for i in range(3000)}), write_statistics=False)
 put("groups", base(a=pa.array(np.arange(6000, dtype="i1") % 100)), row_group_size=1, write_statistics=False)
+# One row group of one page, just within the limit of a chunk and beyond it.
+def page(name, table, **options):
+    put(f"page-{name}", table, row_group_size=2**30, data_page_size=2**30, max_rows_per_page=2**30, write_statistics=False, **options)
+for mib in (12, 15, 26, 28):
+    n = mib * 2**17
+    for codec in ("zstd", "lz4"):
+        page(f"{codec}-{mib}", zeros(n, "f8"), compression=codec)
+    page(f"delta-{mib}", zeros(n, "i8"), column_encoding={"a": "DELTA_BINARY_PACKED"})
+    page(f"split-{mib}", zeros(n, "f8"), column_encoding={"a": "BYTE_STREAM_SPLIT"}, compression="zstd")
+    page(f"constant-{mib}", zeros(8 * n // 2, "i1"), use_dictionary=True)
+    page(f"nulls-{mib}", base(a=pa.nulls(8 * n // 2, pa.int8())))
+    page(f"bools-{mib}", zeros(8 * n // 2, bool), compression="zstd")
 """
 
 
