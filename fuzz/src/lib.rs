@@ -7,6 +7,7 @@ pub mod csv;
 pub mod digests;
 pub mod grib;
 pub mod index;
+pub mod index_read;
 pub mod messages;
 pub mod netcdf;
 pub mod npy;
