@@ -7,7 +7,7 @@ use lz4_flex::frame::{FrameDecoder, FrameEncoder};
 use tesseral_core::{Error, Result, alloc};
 
 /// Bytes that one byte of a block can expand to.
-const MOST_FROM_BYTE: usize = 255;
+const MAX_FROM_BYTE: usize = 255;
 /// Size of an output buffer from which a new one is allocated rather than an old one cleared.
 const LAZY_FROM: usize = 1 << 20;
 /// The last block of a frame.
@@ -35,7 +35,7 @@ pub fn decode_into(src: &[u8], dst: &mut [u8]) -> Result<()> {
 pub fn decode_block_into(block: &[u8], dst: &mut [u8]) -> Result<()> {
     let fault = |detail: String| Error::codec("lz4", detail);
     // A byte of a block copies at most 255: anything longer is not worth clearing memory for.
-    if dst.len() > block.len().saturating_mul(MOST_FROM_BYTE) {
+    if dst.len() > block.len().saturating_mul(MAX_FROM_BYTE) {
         return Err(fault(format!("{} bytes cannot hold {}", block.len(), dst.len())));
     }
     let written = block::decompress_into(block, dst).map_err(|e| Error::codec("lz4", e))?;

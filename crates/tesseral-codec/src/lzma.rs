@@ -8,7 +8,7 @@ use tesseral_core::{Error, Result};
 use crate::stream::{self, Admit};
 
 /// Memory of a decoder: a dictionary of 64 MiB, that of the strongest preset of xz, and its tables.
-const MOST_MEMORY_KIB: u32 = 72 << 10;
+const MAX_MEMORY_KIB: u32 = 72 << 10;
 
 /// The container of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,14 +41,14 @@ impl<'a> LzmaDecoder<'a> {
             LzmaContainer::Alone => false,
             LzmaContainer::Auto => src.starts_with(b"\xfd7zXZ\0"),
             LzmaContainer::Raw { dictionary, .. } => {
-                let reader = Lzma2Reader::new_mem_limit(src, dictionary, MOST_MEMORY_KIB, None);
+                let reader = Lzma2Reader::new_mem_limit(src, dictionary, MAX_MEMORY_KIB, None);
                 return reader.map(Self::Raw).map_err(|e| Error::codec("lzma", e));
             }
         };
         if xz {
-            return Ok(Self::Xz(XzReader::new_mem_limit(src, true, MOST_MEMORY_KIB)));
+            return Ok(Self::Xz(XzReader::new_mem_limit(src, true, MAX_MEMORY_KIB)));
         }
-        let reader = LzmaReader::new_mem_limit(src, MOST_MEMORY_KIB, None);
+        let reader = LzmaReader::new_mem_limit(src, MAX_MEMORY_KIB, None);
         reader.map(Self::Alone).map_err(|e| Error::codec("lzma", e))
     }
 }

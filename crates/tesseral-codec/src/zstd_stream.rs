@@ -12,7 +12,7 @@ thread_local! {
 }
 
 /// Larger compressors, as used by high levels, are not kept.
-const MOST_KEPT: usize = 8 << 20;
+const MAX_KEPT: usize = 8 << 20;
 
 /// An incremental encoder of one frame.
 pub struct Encoder {
@@ -56,7 +56,7 @@ impl Encoder {
         let mut input = InBuffer::around(&[]);
         while self.step(&mut input, ZSTD_EndDirective::ZSTD_e_end, out)? > 0 {}
         // A compressor is reusable only after a complete frame.
-        if self.context.sizeof() <= MOST_KEPT {
+        if self.context.sizeof() <= MAX_KEPT {
             KEPT.set(Some(self.context));
         }
         Ok(())

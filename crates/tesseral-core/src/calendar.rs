@@ -82,7 +82,7 @@ const REFORM: i64 = 2_299_161;
 /// The Julian day number of 1970-01-01.
 const UNIX: i64 = 2_440_588;
 /// Years beyond this are rejected, so that no day number overflows.
-const MOST_YEARS: i64 = 1_000_000;
+const MAX_YEARS: i64 = 1_000_000;
 
 impl Calendar {
     fn is_leap(self, year: i64) -> bool {
@@ -158,7 +158,7 @@ impl Calendar {
     /// Whether the calendar has a date.
     fn has_date(self, year: i64, month: i64, day: i64) -> bool {
         let Ok(month) = u8::try_from(month) else { return false };
-        year.abs() <= MOST_YEARS
+        year.abs() <= MAX_YEARS
             && (1..=12).contains(&month)
             && (1..=self.days_in_month(year, month)).contains(&day)
             && !(self == Self::Standard && (year, month) == (1582, 10) && (5..15).contains(&day))
@@ -343,7 +343,7 @@ impl TimeUnits {
 
     fn civil(&self, micros: i128) -> Option<CivilTime> {
         let number = i64::try_from(micros.div_euclid(MICROS_PER_DAY)).ok()?;
-        if number.abs() > MOST_YEARS * 366 {
+        if number.abs() > MAX_YEARS * 366 {
             return None;
         }
         let (year, month, day) = self.calendar.civil(number);

@@ -44,7 +44,7 @@ pub enum Value {
 pub type Attributes = IndexMap<String, Value>;
 
 /// Prefix of attributes whose name a format reserves.
-pub const SET_ASIDE: &str = "attribute:";
+pub const RESERVED_NAME_PREFIX: &str = "attribute:";
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

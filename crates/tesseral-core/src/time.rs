@@ -45,7 +45,7 @@ fn fraction(unit: TimeUnit) -> (i128, usize) {
 }
 
 /// Years of dates that parts are computed of: enough for every label, and far from overflow.
-const MOST_YEARS: i128 = 1 << 40;
+const MAX_YEARS: i128 = 1 << 40;
 
 /// The date and time of day of a count; `None` for NaT and for years beyond 2^40.
 pub fn civil(count: i64, unit: TimeUnit) -> Option<CivilTime> {
@@ -57,7 +57,7 @@ pub fn civil(count: i64, unit: TimeUnit) -> Option<CivilTime> {
         TimeUnit::Year | TimeUnit::Month => {
             let months = if unit == TimeUnit::Year { count * 12 } else { count };
             let year = 1970 + months.div_euclid(12);
-            let year = i64::try_from(year).ok().filter(|_| year.abs() <= MOST_YEARS)?;
+            let year = i64::try_from(year).ok().filter(|_| year.abs() <= MAX_YEARS)?;
             return Some(CivilTime { year, month: months.rem_euclid(12) as u8 + 1, day: 1, micros: 0 });
         }
         TimeUnit::Week => (count * 7, 0),
@@ -74,7 +74,7 @@ pub fn civil(count: i64, unit: TimeUnit) -> Option<CivilTime> {
     };
     let (year, month, day) = civil_from_days(days);
     let (year, micros) = (i64::try_from(year).ok()?, u64::try_from(micros).ok()?);
-    if i128::from(year.unsigned_abs()) > MOST_YEARS {
+    if i128::from(year.unsigned_abs()) > MAX_YEARS {
         return None;
     }
     Some(CivilTime { year, month: month as u8, day: day as u8, micros })

@@ -15,8 +15,8 @@ use crate::dialect;
 use crate::rows::Rows;
 
 /// The largest and smallest block in bytes, and how many blocks a small file has.
-const BLOCK: u64 = 4 << 20;
-const LEAST: u64 = 64 << 10;
+const MAX_BLOCK: u64 = 4 << 20;
+const MIN_BLOCK: u64 = 64 << 10;
 const BLOCKS: u64 = 16;
 /// Number of columns of blocks, and of blocks, whose results are in memory together.
 const BATCH: usize = 64 << 10;
@@ -166,7 +166,7 @@ impl TableScan<'_> {
 
     /// Examines all rows from `begin` on.
     fn table(self, header: bool, begin: u64, mut line: u64) -> Result<CsvTable> {
-        let size = ((self.len - begin) / BLOCKS).clamp(LEAST, BLOCK);
+        let size = ((self.len - begin) / BLOCKS).clamp(MIN_BLOCK, MAX_BLOCK);
         let mut found = vec![Inference::new(self.separator); self.names.len()];
         let (mut groups, mut chunks, mut rows, mut at) = (Vec::new(), Vec::new(), 0_u64, begin);
         let batch = (BATCH / self.names.len().max(1)).clamp(2, BATCH_BLOCKS) as u64;

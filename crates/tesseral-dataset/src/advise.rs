@@ -8,7 +8,7 @@ use crate::{Array, select};
 const TOUCH: f64 = 32.0 * 1024.0;
 /// Range of recommended chunk sizes in bytes.
 const SMALLEST: u64 = 64 << 10;
-const LARGEST: u64 = 16 << 20;
+const MAX_CHUNK: u64 = 16 << 20;
 /// Maximum number of candidate shapes.
 const TRIED: u64 = 300_000;
 
@@ -105,7 +105,7 @@ fn candidates(shape: &[u64], cell: u64) -> Vec<Coords> {
     }
     out.retain(|chunk: &Coords| {
         let bytes = chunk.iter().fold(cell, |n, e| n.saturating_mul(*e));
-        (SMALLEST.min(all)..=LARGEST).contains(&bytes)
+        (SMALLEST.min(all)..=MAX_CHUNK).contains(&bytes)
     });
     out
 }

@@ -13,7 +13,7 @@ use crate::{Array, Container};
 /// Maximum size in bytes of coordinates that are read with an array, before their labels are requested.
 const EAGER: u64 = 64 << 20;
 /// Maximum size in bytes of coordinates that are held as labels where no memory limit is set.
-const MOST_BYTES: u64 = 2 << 30;
+const MAX_BYTES: u64 = 2 << 30;
 /// Assumed size of a variable-length cell in bytes.
 const TEXT: u64 = 16;
 
@@ -125,8 +125,8 @@ fn read(array: &Array) -> Result<Option<AxisLabels>> {
     let located =
         |error: Error| error.in_array(array.name()).hint(Advice::SelectByPosition.or(Advice::RaiseMemory));
     let size = bytes(array);
-    if size > MOST_BYTES && array.options().memory.is_none() {
-        return Err(located(Error::limit("labels", size, MOST_BYTES)));
+    if size > MAX_BYTES && array.options().memory.is_none() {
+        return Err(located(Error::limit("labels", size, MAX_BYTES)));
     }
     array.options().check_memory("labels", size).map_err(located)?;
     let period = description::period(array.schema(), field);

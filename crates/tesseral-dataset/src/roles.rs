@@ -18,7 +18,7 @@ use tesseral_store::StoreExt;
 use crate::Container;
 
 /// Number of arrays up to which the attributes of all of them are read.
-const MOST_ARRAYS: usize = 1 << 16;
+const MAX_ARRAYS: usize = 1 << 16;
 
 /// A role that an attribute of another array gives.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ pub(crate) type Roles = HashMap<usize, NamedRole>;
 /// Roles of arrays that others among them name.
 pub(crate) fn of_attributes(container: &Container, among: Range<usize>) -> Roles {
     let mut out = Roles::new();
-    if among.len() > MOST_ARRAYS {
+    if among.len() > MAX_ARRAYS {
         return out;
     }
     let mut found = |index: usize, (role, name): (VariableRole, &str)| {

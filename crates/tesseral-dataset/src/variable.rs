@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use tesseral_core::metadata::SET_ASIDE;
+use tesseral_core::metadata::RESERVED_NAME_PREFIX;
 use tesseral_core::schema::VariableRole;
 use tesseral_core::{Advice, Attributes, Dimension, Error, Result, Value};
 use tesseral_format::ContainerPart;
@@ -303,10 +303,12 @@ pub(crate) fn of_field(attributes: &Attributes, prefix: Option<&str>, field: &st
 
 /// Restores attribute names that the format reserves.
 pub(crate) fn bring_back(attributes: &mut Attributes) {
-    let aside = |name: &String| name.strip_prefix(SET_ASIDE).is_some_and(|own| !attributes.contains_key(own));
+    let aside = |name: &String| {
+        name.strip_prefix(RESERVED_NAME_PREFIX).is_some_and(|own| !attributes.contains_key(own))
+    };
     for name in attributes.keys().filter(|name| aside(name)).cloned().collect::<Vec<_>>() {
         if let Some(value) = attributes.shift_remove(&name) {
-            attributes.insert(name[SET_ASIDE.len()..].to_owned(), value);
+            attributes.insert(name[RESERVED_NAME_PREFIX.len()..].to_owned(), value);
         }
     }
 }

@@ -8,7 +8,7 @@ use super::parse::bad;
 use super::plan::Plan;
 
 /// Minimum memory of a fold in bytes.
-pub(super) const LEAST: u64 = 1 << 20;
+pub(super) const MIN_MEMORY: u64 = 1 << 20;
 
 /// Effective memory limit: the document's bytes, else the file's or the caller's, else the document's fraction of the available
 /// memory; at most `most`.

@@ -50,7 +50,7 @@ impl Plan {
         let budget = execution::budget(&document.execution, array.options().memory, settings.memory)?;
         let mut options = array.options().clone();
         // Results and scratch memory of a fold need a minimum; lower limits are raised to it.
-        options.memory = budget.map(|bytes| bytes.max(execution::LEAST));
+        options.memory = budget.map(|bytes| bytes.max(execution::MIN_MEMORY));
         let array = array.with_options(options);
         let (array, selection) = selection(array, document)?;
         let rank = selection.rank();

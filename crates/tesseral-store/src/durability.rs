@@ -32,7 +32,7 @@ impl std::str::FromStr for Durability {
 }
 
 /// Number of files, and of folders, that wait together. More would keep too many handles open.
-const MOST: usize = 16;
+const MAX_PENDING: usize = 16;
 /// Number of files and folders made durable at the same time. A journal commits them together, and a device flushes once for all that
 /// wait.
 const TOGETHER: usize = 16;
@@ -73,7 +73,7 @@ impl Unsynced {
         }
         let mut waiting = self.waiting();
         waiting.files.push((file, path.into()));
-        if waiting.files.len() < MOST {
+        if waiting.files.len() < MAX_PENDING {
             return Ok(());
         }
         let files = std::mem::take(&mut waiting.files);
@@ -91,7 +91,7 @@ impl Unsynced {
             return Ok(());
         }
         waiting.folders.push(Arc::clone(folder));
-        if waiting.folders.len() < MOST {
+        if waiting.folders.len() < MAX_PENDING {
             return Ok(());
         }
         // One that changes again is added again.
@@ -163,7 +163,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let unsynced = Unsynced::new(Durability::Full);
         let store = LocalStore::new(folder.path(), ReadMode::Read).unsynced(Arc::clone(&unsynced));
-        for number in 0..MOST + 3 {
+        for number in 0..MAX_PENDING + 3 {
             store.put(&number.to_string(), b"x", Overwrite::Refuse).unwrap();
         }
         assert_eq!(waiting(&unsynced).0, 3);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// Maximum number of open files that one store caches, if the process limit is high.
-const MOST_KEPT: usize = 256;
+const MAX_OPEN: usize = 256;
 
 /// Number of files that stores have open.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
@@ -46,7 +46,7 @@ fn limit() -> usize {
 
 /// Number of open files that one store caches.
 pub(crate) fn most_kept() -> usize {
-    (limit() / 8).clamp(2, MOST_KEPT)
+    (limit() / 8).clamp(2, MAX_OPEN)
 }
 
 /// Returns whether so many files are open that further ones should be closed right after a read: maps keep their files open,

@@ -20,7 +20,7 @@ use crate::store::{
 };
 
 /// Maximum number of rounds of one operation. Each fetches bytes that were not fetched before; no index is as deep.
-const MOST_ROUNDS: u64 = 1 << 12;
+const MAX_ROUNDS: u64 = 1 << 12;
 
 /// A store that returns bytes fetched in earlier rounds, and records other reads.
 #[derive(Debug)]
@@ -160,8 +160,8 @@ impl Rounds {
     pub fn fetch(&self, needs: &[Upcoming]) -> Result<()> {
         let mut state = self.lock();
         state.fetched += 1;
-        if state.fetched > MOST_ROUNDS {
-            return Err(Error::limit("reading metadata", state.fetched, MOST_ROUNDS));
+        if state.fetched > MAX_ROUNDS {
+            return Err(Error::limit("reading metadata", state.fetched, MAX_ROUNDS));
         }
         drop(state);
         let reads = merged(needs, self.store.profile().gap);

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 /// Larger buffers are not retained.
-const MOST: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 thread_local! {
     static SPARE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -18,7 +18,7 @@ pub(crate) fn acquire(len: usize) -> Vec<u8> {
 pub(crate) fn release(mut buffer: Vec<u8>) {
     buffer.clear();
     SPARE.with_borrow_mut(|spare| {
-        if (spare.capacity()..=MOST).contains(&buffer.capacity()) {
+        if (spare.capacity()..=MAX_BYTES).contains(&buffer.capacity()) {
             *spare = buffer;
         }
     });

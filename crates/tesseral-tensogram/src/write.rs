@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::smallvec;
-use tesseral_core::metadata::SET_ASIDE;
+use tesseral_core::metadata::RESERVED_NAME_PREFIX;
 use tesseral_core::schema::{CellLen, Labels};
 use tesseral_core::{
     Advice, ArraySchema, Attributes, ChunkGrid, ChunkStats, Coords, DType, Error, HistoryRow, Order, Region,
@@ -450,7 +450,7 @@ fn base_of(schema: &ArraySchema) -> Result<Map> {
             Some(held) => *held != item,
             None => [DIM_NAMES, DIM_LABELS].contains(&key.as_str()) && !matches!(item, CborItem::Array(_)),
         };
-        base.insert(if taken { format!("{SET_ASIDE}{key}") } else { key.clone() }, item);
+        base.insert(if taken { format!("{RESERVED_NAME_PREFIX}{key}") } else { key.clone() }, item);
     }
     base.extend(own);
     Ok(base)

@@ -19,7 +19,7 @@ pub(crate) const V2_ATTRIBUTES: &str = ".zattrs";
 pub(crate) const V2_CONSOLIDATED: &str = ".zmetadata";
 
 /// The most nodes of a hierarchy that is listed.
-const MOST_NODES: usize = 1 << 20;
+const MAX_NODES: usize = 1 << 20;
 
 /// Joins a folder and a name.
 pub(crate) fn join(folder: &str, name: &str) -> String {
@@ -64,11 +64,11 @@ impl Hierarchy<'_> {
             Ok(bytes) => {
                 self.metadata_bytes += bytes.len() as u64;
                 self.nodes += 1;
-                if self.nodes > MOST_NODES {
+                if self.nodes > MAX_NODES {
                     return Err(Error::limit(
                         "the nodes of a Zarr hierarchy",
                         self.nodes as u64,
-                        MOST_NODES as u64,
+                        MAX_NODES as u64,
                     ));
                 }
                 let parsed = MetadataCost::of_json(&bytes).parsed();

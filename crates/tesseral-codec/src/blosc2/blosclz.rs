@@ -11,7 +11,7 @@ use super::fault;
 
 /// The distance minus 1 from which on it takes two more bytes.
 const FAR: usize = 8191;
-const MOST: usize = FAR + 0xffff;
+const MAX_DISTANCE: usize = FAR + 0xffff;
 /// The maximum number of literals after one control byte.
 const RUN: usize = 32;
 
@@ -85,7 +85,7 @@ pub(super) fn encode(src: &[u8], out: &mut Vec<u8>) {
         let slot = &mut table[(word.wrapping_mul(0x9e37_79b1) >> (32 - BITS)) as usize];
         let candidate = std::mem::replace(slot, at);
         let distance = at.wrapping_sub(candidate).wrapping_sub(1);
-        if candidate == usize::MAX || distance > MOST {
+        if candidate == usize::MAX || distance > MAX_DISTANCE {
             at += 1;
             continue;
         }

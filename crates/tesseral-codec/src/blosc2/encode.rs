@@ -19,7 +19,7 @@ const MIN_STREAM: usize = 32;
 /// The same for Blosc 1, whose decoder expects one stream below it.
 const MIN_STREAM_1: usize = 128;
 /// The most bytes of a chunk: its lengths are signed, and the header and the block starts add to them.
-const MOST: usize = (i32::MAX as usize) - (1 << 20);
+const MAX_CHUNK: usize = (i32::MAX as usize) - (1 << 20);
 
 impl Codec {
     /// The stream format code in chunk flags.
@@ -150,8 +150,8 @@ pub fn encode_chunk(
     if settings.typesize == 0 || settings.level > 9 {
         return Err(Error::invalid(format!("invalid blosc settings: {settings:?}")));
     }
-    if src.len() > MOST {
-        return Err(Error::limit("a blosc chunk", src.len() as u64, MOST as u64));
+    if src.len() > MAX_CHUNK {
+        return Err(Error::limit("a blosc chunk", src.len() as u64, MAX_CHUNK as u64));
     }
     let block_len = settings.block_len(src.len());
     let size = usize::from(settings.typesize);

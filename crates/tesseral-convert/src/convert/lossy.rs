@@ -8,7 +8,7 @@ use super::options::ConvertOptions;
 use tesseral_dataset::Array;
 
 /// Maximum number of bits: the precision of a float64.
-const MOST: u32 = 53;
+const MAX_BITS: u32 = 53;
 
 /// Error bounds and the bits that satisfy them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,7 +60,7 @@ impl ErrorBound {
             Some(exponent) => 2_f64.powi(exponent) / 2.0 <= allowed,
             None => min == max,
         };
-        let bits = (0..=MOST).find(fits);
+        let bits = (0..=MAX_BITS).find(fits);
         let Some(bits) = bits else {
             let detail = format!("an error of at most {allowed} over values from {min} to {max}");
             return Err(Error::unsupported(detail).hint("allow more, or store the cells as they are"));

@@ -15,7 +15,7 @@ pub(crate) const EMPTY: &str = "xxh3:00000000000000000000000000000000";
 /// Number of bytes hashed at a time.
 const BLOCK: u64 = 1 << 20;
 /// Maximum length of the list of arrays: formats limit the texts of their history.
-const LONGEST: usize = 200;
+const MAX_TEXT: usize = 200;
 
 /// Digest of a source: the bytes of its file, or names and bytes of the files in its folder.
 pub(crate) fn digest(store: &dyn Store) -> Result<String> {
@@ -75,7 +75,7 @@ pub(crate) fn row(source: &Container, op: &str, digest: String, options: &Conver
     };
     let mut record = |name: &str, value: String| {
         if !value.is_empty() {
-            row.params.insert(name.to_owned(), value.chars().take(LONGEST).collect());
+            row.params.insert(name.to_owned(), value.chars().take(MAX_TEXT).collect());
         }
     };
     record("tool", format!("tesseral {}", env!("CARGO_PKG_VERSION")));

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use serde_json::{Value as Json, json};
-use tesseral_core::metadata::SET_ASIDE;
+use tesseral_core::metadata::RESERVED_NAME_PREFIX;
 use tesseral_core::{Attributes, Value};
 
 use super::value::{from_json, to_json};
@@ -56,7 +56,7 @@ pub(super) fn decode(
     let mut used: HashSet<&str> = HashSet::from([KEY]);
     let mut out = Attributes::new();
     for (name, value) in &list.0 {
-        let aside = format!("{SET_ASIDE}{name}");
+        let aside = format!("{RESERVED_NAME_PREFIX}{name}");
         let aside = native.get_key_value(aside.as_str()).filter(|(key, _)| !listed.contains(key.as_str()));
         let found = aside.or_else(|| native.get_key_value(name.as_str())).filter(|_| name != KEY);
         if let Some((key, _)) = found {

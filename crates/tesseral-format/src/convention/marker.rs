@@ -15,7 +15,7 @@ pub const KEY: &str = "_tesseral";
 const VERSION: u64 = 1;
 
 /// Maximum number of groups in a marker.
-const MOST_GROUPS: usize = 1 << 16;
+const MAX_GROUPS: usize = 1 << 16;
 
 /// Properties of the encoded array that the format does not store.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -115,7 +115,7 @@ impl Marker {
             v.as_array()?.iter().map(|name| name.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
         };
         let groups = |v: &Json| {
-            let groups = v.as_array().filter(|groups| groups.len() <= MOST_GROUPS)?;
+            let groups = v.as_array().filter(|groups| groups.len() <= MAX_GROUPS)?;
             let group =
                 |v: &Json| Some((v.get(0)?.as_str()?.to_owned(), AttributeList::from_json(v.get(1)?)?));
             groups.iter().map(group).collect::<Option<Vec<_>>>()

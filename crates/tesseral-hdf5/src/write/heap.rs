@@ -11,7 +11,7 @@ use super::header::Little;
 /// Bytes after which a collection is closed: readers load collections as a whole.
 const FULL: usize = 64 << 10;
 /// The least size of a collection.
-const LEAST: usize = 4096;
+const MIN_SIZE: usize = 4096;
 /// Bytes before the first object, and before the bytes of an object.
 const HEAD: usize = 16;
 
@@ -83,7 +83,7 @@ impl HeapBuilder {
     }
 
     fn close(&mut self) {
-        let free = LEAST.saturating_sub(self.bytes.len() - self.start);
+        let free = MIN_SIZE.saturating_sub(self.bytes.len() - self.start);
         // Object 0 is the free space, if it has room for a head.
         if free >= HEAD {
             self.bytes.u64(0);

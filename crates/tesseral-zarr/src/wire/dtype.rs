@@ -29,7 +29,7 @@ pub struct ZarrCellType {
 }
 
 /// The most characters of fixed-length text.
-const MOST_CHARS: u32 = 1 << 24;
+const MAX_CHARS: u32 = 1 << 24;
 
 impl ZarrCellType {
     fn elements(dtype: DType, cell: CellLen) -> Self {
@@ -81,7 +81,7 @@ pub fn parse_v2(value: &Json) -> Result<Option<(ZarrCellType, bool)>> {
     let length = |kind: char| {
         let plain = descr.trim_start_matches(['<', '>', '|']);
         let digits = plain.strip_prefix(kind)?;
-        digits.parse::<u32>().ok().filter(|n| (1..=MOST_CHARS).contains(n) && n.to_string() == digits)
+        digits.parse::<u32>().ok().filter(|n| (1..=MAX_CHARS).contains(n) && n.to_string() == digits)
     };
     if let Some(chars) = length('U') {
         return Ok(Some((ZarrCellType::utf32(chars), descr.starts_with('>'))));
@@ -102,7 +102,7 @@ pub fn parse_v3(value: &Json) -> Result<ZarrCellType> {
     let number = |key: &str| configuration?.get(key)?.as_u64();
     let length = |unit: u64| {
         let bytes = number("length_bytes").filter(|n| *n > 0 && n.is_multiple_of(unit))?;
-        u32::try_from(bytes / unit).ok().filter(|n| *n <= MOST_CHARS)
+        u32::try_from(bytes / unit).ok().filter(|n| *n <= MAX_CHARS)
     };
     let found = match name {
         "string" => Some(ZarrCellType::var(DType::Utf8)),
@@ -121,7 +121,7 @@ pub fn parse_v3(value: &Json) -> Result<ZarrCellType> {
         }
         "bitmask" | "char" | "string_ascii" | "string_utf8" => None,
         _ => match name.strip_prefix('r').and_then(|bits| bits.parse::<u32>().ok()) {
-            Some(bits) if bits > 0 && bits.is_multiple_of(8) && bits / 8 <= MOST_CHARS => {
+            Some(bits) if bits > 0 && bits.is_multiple_of(8) && bits / 8 <= MAX_CHARS => {
                 Some(ZarrCellType::elements(DType::Bytes, CellLen::Fixed(bits / 8)))
             }
             _ => name.parse().ok().map(|dtype| ZarrCellType::elements(dtype, CellLen::One)),

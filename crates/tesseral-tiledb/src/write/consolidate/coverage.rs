@@ -7,9 +7,9 @@ use tesseral_core::Region;
 use super::dense::bounding_box;
 
 /// Number of disjoint boxes up to which later fragments that fill gaps of earlier ones are searched.
-const MOST_BOXES: usize = 64;
+const MAX_BOXES: usize = 64;
 /// Number of comparisons of boxes in a run of fragments that are considered as a whole.
-const MOST_STEPS: usize = 50_000_000;
+const MAX_STEPS: usize = 50_000_000;
 
 /// Divides fragments, by their regions, into ranges that each cover a box. A range of one is a fragment without a partner.
 pub(super) fn boxes(regions: &[Region]) -> Vec<Range<usize>> {
@@ -27,7 +27,7 @@ pub(super) fn boxes(regions: &[Region]) -> Vec<Range<usize>> {
             if union.is_box() {
                 end = i + 1;
             }
-            if union.boxes.len() > MOST_BOXES {
+            if union.boxes.len() > MAX_BOXES {
                 break;
             }
         }
@@ -43,7 +43,7 @@ fn covers_box(regions: &[Region]) -> bool {
     let mut steps = 0_usize;
     for region in regions {
         steps = steps.saturating_add(union.boxes.len());
-        if steps > MOST_STEPS {
+        if steps > MAX_STEPS {
             return false;
         }
         union.add(region);
