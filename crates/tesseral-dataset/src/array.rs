@@ -356,8 +356,8 @@ impl Array {
         tesseral_engine::read(&self.handle, &self.request(selection), &self.options)
     }
 
-    /// Reads cells and passes them to `see`, without a copy if the layout of the file allows it. If another process truncates
-    /// the file meanwhile, the result of `see` is replaced by an error; accessing a view of [`read`](Self::read) would end the
+    /// Reads cells and passes them to `visit`, without a copy if the layout of the file allows it. If another process truncates
+    /// the file meanwhile, the result of `visit` is replaced by an error; accessing a view of [`read`](Self::read) would end the
     /// process.
     ///
     /// ```
@@ -379,9 +379,9 @@ impl Array {
     /// ```
     ///
     /// # Errors
-    /// As [`read`](Self::read); errors of `see`.
-    pub fn read_with<T>(&self, selection: &Selection, see: impl FnOnce(&Dense) -> Result<T>) -> Result<T> {
-        tesseral_engine::read_with(&self.handle, &self.request(selection), &self.options, see)
+    /// As [`read`](Self::read); errors of `visit`.
+    pub fn read_with<T>(&self, selection: &Selection, visit: impl FnOnce(&Dense) -> Result<T>) -> Result<T> {
+        tesseral_engine::read_with(&self.handle, &self.request(selection), &self.options, visit)
     }
 
     /// Returns the cells as a slice of the file after verifying digests; `None` if the layout does not allow it.

@@ -76,10 +76,6 @@ impl Container {
     }
 }
 
-/// Values of a column in an order that sorts them.
-trait PivotKey: Eq + Hash + Ord + Copy {}
-impl<T: Eq + Hash + Ord + Copy> PivotKey for T {}
-
 /// The different values of a column.
 struct PivotAxis {
     /// The first row of each value, in the order of the values.
@@ -89,7 +85,8 @@ struct PivotAxis {
 }
 
 impl PivotAxis {
-    fn new<K: PivotKey>(keys: impl Iterator<Item = K>) -> Self {
+    /// The positions of rows by keys that sort the values.
+    fn new<K: Eq + Hash + Ord + Copy>(keys: impl Iterator<Item = K>) -> Self {
         let mut known: HashMap<K, u32> = HashMap::new();
         let (mut first, mut positions) = (Vec::<(K, u32)>::new(), Vec::new());
         let mut last: Option<(K, u32)> = None;
@@ -259,18 +256,17 @@ impl PivotedTable {
             axes.push(axis);
         }
         let shape: Coords = axes.iter().map(|axis| axis.rows.len() as u64).collect();
-        let rows = positions(&axes, &shape, container, memory).map_err(|repeated| {
-            repeated.unwrap_or_else(|(first, second)| {
-                let at = dims.iter().zip(&coordinates).zip(&axes);
-                let at: Vec<String> = at
-                    .map(|((name, own), axis)| {
-                        format!("{name}={}", coordinate_text(own, axis.positions[first as usize]))
-                    })
-                    .collect();
+        let rows = positions(&axes, &shape, container, memory).map_err(|fault| match fault {
+            PositionFault::Error(error) => error,
+            PositionFault::Repeated(first, second) => {
+                let coordinate = |((name, own), axis): ((&&str, &ComputedArray<_>), &PivotAxis)| {
+                    format!("{name}={}", coordinate_text(own, axis.positions[first as usize]))
+                };
+                let at: Vec<String> = dims.iter().zip(&coordinates).zip(&axes).map(coordinate).collect();
                 let detail = format!("several rows at {}: {first} and {second}", at.join(", "));
                 Error::invalid(detail)
                     .hint("name further columns as dimensions, or leave one of the rows out")
-            })
+            }
         })?;
         let complete = rows.iter().all(|row| *row != NONE);
         let kept = KeptColumns { columns: Mutex::default(), bytes: memory / SHARE };
@@ -302,25 +298,38 @@ impl PivotedTable {
     }
 }
 
-/// The row of each position; two rows of one position, or another error.
+/// Why the rows of positions are not known.
+enum PositionFault {
+    Error(Error),
+    /// Two rows have the same position.
+    Repeated(u32, u32),
+}
+
+impl From<Error> for PositionFault {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// The row of each position.
 fn positions(
     axes: &[PivotAxis],
     shape: &[u64],
     container: &Container,
     memory: u64,
-) -> std::result::Result<Vec<u32>, std::result::Result<Error, (u32, u32)>> {
+) -> std::result::Result<Vec<u32>, PositionFault> {
     let cells = shape.iter().fold(1_u64, |cells, extent| cells.saturating_mul(*extent));
     let bytes = cells.saturating_mul(size_of::<u32>() as u64);
     let what = || format!("{cells} positions of {} dimensions", shape.len());
     let hint = "most positions have no row: choose fewer dimensions";
     if bytes > memory {
-        return Err(Ok(Error::limit(what(), bytes, memory).hint(hint)));
+        return Err(Error::limit(what(), bytes, memory).hint(hint).into());
     }
     // Folders have no size of their own.
     let stored = container.inner().store().len("").unwrap_or(0);
-    container.limits().check_total(&what(), bytes, stored).map_err(|error| Ok(error.hint(hint)))?;
+    container.limits().check_total(&what(), bytes, stored).map_err(|error| error.hint(hint))?;
     let cells = usize::try_from(cells).unwrap_or(usize::MAX);
-    let mut rows = alloc::filled("the rows of positions", NONE, cells).map_err(Ok)?;
+    let mut rows = alloc::filled("the rows of positions", NONE, cells)?;
     let count = axes.first().map_or(0, |axis| axis.positions.len());
     for row in 0..count {
         let at = axes
@@ -329,7 +338,7 @@ fn positions(
             .fold(0, |at, (axis, extent)| at * *extent as usize + axis.positions[row] as usize);
         let before = std::mem::replace(&mut rows[at], row as u32);
         if before != NONE {
-            return Err(Err((before, row as u32)));
+            return Err(PositionFault::Repeated(before, row as u32));
         }
     }
     Ok(rows)

@@ -32,7 +32,7 @@ impl ContinuedSource {
             let dim = schema.dims.get_mut(axis);
             let found = dim.and_then(|dim| dim.extent.map(|extent| (dim, extent)));
             let (dim, extent) = found.filter(|_| !schema.sparse).ok_or_else(|| {
-                Error::invalid("only axes of dense arrays continue").in_array(&inner.schema().name)
+                Error::invalid("only axes of dense arrays can be continued").in_array(&inner.schema().name)
             })?;
             let twice = extent.checked_mul(2);
             dim.extent =
@@ -56,7 +56,7 @@ impl ContinuedSource {
     /// Divides a selection at the ends of the axes: each part as a selection of the stored array, and how far each axis is moved.
     fn parts(&self, selection: &Selection) -> Result<Vec<(Selection, Vec<u64>)>> {
         let shape = self.inner.schema().shape();
-        let shape = shape.ok_or_else(|| Error::internal("an axis without positions continues"))?;
+        let shape = shape.ok_or_else(|| Error::internal("an axis without positions cannot be continued"))?;
         let mut parts = vec![(selection.slices().to_vec(), vec![0; selection.rank()])];
         for &(axis, extent) in &self.axes {
             for (slices, moved) in std::mem::take(&mut parts) {

@@ -45,7 +45,7 @@ impl OpenOptions {
         });
         let taken =
             |place: Mutex<Option<Result<T>>>| place.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let missing = || Err(Error::internal("a part of a work was not run"));
+        let missing = || Err(Error::internal("a task did not run"));
         results.into_iter().map(|place| taken(place).unwrap_or_else(missing)).collect()
     }
 }

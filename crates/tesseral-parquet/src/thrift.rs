@@ -13,13 +13,13 @@ struct ThriftWalk<'a, 'v> {
     bytes: &'a [u8],
     at: usize,
     path: Vec<i16>,
-    see: &'v mut dyn FnMut(Path<'_>, i64) -> Option<()>,
+    visit: &'v mut dyn FnMut(Path<'_>, i64) -> Option<()>,
 }
 
 /// Walks a structure at the start of `bytes` and returns its length; `None` if it is damaged or the visitor rejects a value. Lists
 /// are visited with the number of their elements, binary values with their length, structures in lists with -1.
-pub(crate) fn walk(bytes: &[u8], see: &mut dyn FnMut(Path<'_>, i64) -> Option<()>) -> Option<usize> {
-    let mut walk = ThriftWalk { bytes, at: 0, path: Vec::new(), see };
+pub(crate) fn walk(bytes: &[u8], visit: &mut dyn FnMut(Path<'_>, i64) -> Option<()>) -> Option<usize> {
+    let mut walk = ThriftWalk { bytes, at: 0, path: Vec::new(), visit };
     walk.structure()?;
     Some(walk.at)
 }
@@ -60,7 +60,7 @@ impl ThriftWalk<'_, '_> {
     }
 
     fn seen(&mut self, value: i64) -> Option<()> {
-        (self.see)(&self.path, value)
+        (self.visit)(&self.path, value)
     }
 
     fn structure(&mut self) -> Option<()> {

@@ -153,7 +153,7 @@ fn read_plan(plan: &Plan, outcome: Option<&QueryOutcome>, detail: Detail) -> Res
         out.insert("chunks".into(), rows.collect());
     }
     let slices = plan.selection.slices();
-    let each = |of: &dyn Fn(&tesseral_core::Slice) -> u64| -> Json { slices.iter().map(of).collect() };
+    let each = |value: &dyn Fn(&tesseral_core::Slice) -> u64| -> Json { slices.iter().map(value).collect() };
     out.insert("dataset_shape".into(), json!(plan.array.schema().shape().map(|s| s.to_vec())));
     out.insert("chunk_shape".into(), json!(plan.array.schema().chunk_shape.as_ref().map(|s| s.to_vec())));
     out.insert("selection_box_start".into(), each(&|s| s.start));

@@ -300,13 +300,13 @@ fn part(selection: &Selection, region: &Region) -> Result<Selection> {
 }
 
 /// A dimension of the selected positions.
-fn dimension(of: &Dimension, slice: &Slice) -> Dimension {
+fn dimension(source: &Dimension, slice: &Slice) -> Dimension {
     let positions = (0..slice.count()).map(|i| slice.start + i * slice.step);
-    let labels = of.labels.as_ref().and_then(|labels| {
+    let labels = source.labels.as_ref().and_then(|labels| {
         let texts = positions.map(|p| super::plan::text(labels, p)).collect::<Option<Vec<String>>>()?;
         Some(Labels::Text(texts))
     });
-    Dimension { labels, ..Dimension::new(of.name.clone(), slice.count()) }
+    Dimension { labels, ..Dimension::new(source.name.clone(), slice.count()) }
 }
 
 /// Current time as part of a file name.

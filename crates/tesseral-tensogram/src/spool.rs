@@ -143,8 +143,8 @@ impl Spool<'_> {
         Ok(SpooledFrame { end: out.at + tail.len() as u64, length, hash })
     }
 
-    /// Calls `see` with the index of the first cell of each block, and its cells.
-    fn for_each_block(&self, mut see: impl FnMut(u64, &mut [u8]) -> Result<()>) -> Result<()> {
+    /// Calls `visit` with the index of the first cell of each block, and its cells.
+    fn for_each_block(&self, mut visit: impl FnMut(u64, &mut [u8]) -> Result<()>) -> Result<()> {
         let size = self.stages.descriptor().dtype.size().unwrap_or(1) as u64;
         let mut buffer = Vec::new();
         let mut done = 0;
@@ -152,7 +152,7 @@ impl Spool<'_> {
             let len = BLOCK.min(self.len - done);
             buffer.resize(usize::try_from(len).unwrap_or(0), 0);
             self.staged.read_at(self.offset + done, &mut buffer)?;
-            see(done / size, &mut buffer)?;
+            visit(done / size, &mut buffer)?;
             done += len;
         }
         Ok(())

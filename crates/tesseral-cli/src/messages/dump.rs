@@ -21,7 +21,7 @@ pub(crate) struct DumpArguments {
     keys: Vec<String>,
     #[command(flatten)]
     filter: MessageFilter,
-    /// Message files
+    /// Files of messages
     #[arg(required = true)]
     sources: Vec<PathBuf>,
 }

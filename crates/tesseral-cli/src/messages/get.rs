@@ -20,7 +20,7 @@ pub(crate) struct GetArguments {
     keys: Vec<String>,
     #[command(flatten)]
     filter: MessageFilter,
-    /// Message files
+    /// Files of messages
     #[arg(required = true)]
     sources: Vec<PathBuf>,
 }

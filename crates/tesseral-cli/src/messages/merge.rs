@@ -22,7 +22,7 @@ pub(crate) struct MergeArguments {
     /// Replace an existing output
     #[arg(short, long)]
     force: bool,
-    /// Message files
+    /// Files of messages
     #[arg(required = true)]
     sources: Vec<PathBuf>,
 }

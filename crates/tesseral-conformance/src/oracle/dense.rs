@@ -240,17 +240,17 @@ impl Dense {
         failed.map_or(Ok(indices), Err)
     }
 
-    /// Passes the selected cells to `see`; null and unwritten cells are `None`.
+    /// Passes the selected cells to `visit`; null and unwritten cells are `None`.
     fn valid<T>(
         &self,
         selection: &Selection,
-        see: impl FnOnce(&mut dyn Iterator<Item = Option<&[u8]>>) -> T,
+        visit: impl FnOnce(&mut dyn Iterator<Item = Option<&[u8]>>) -> T,
     ) -> Result<T> {
         let indices = self.indices(selection)?;
         let cells = self.painted.gather(&indices);
         let size = self.field().cell_size().unwrap_or(1);
         let written = |i: &u64| self.painted.covers[*i as usize] > 0;
-        Ok(see(&mut cells.iter(size).zip(&indices).map(|(cell, i)| cell.filter(|_| written(i)))))
+        Ok(visit(&mut cells.iter(size).zip(&indices).map(|(cell, i)| cell.filter(|_| written(i)))))
     }
 
     /// The summary of the selected cells under the definition of missing values.

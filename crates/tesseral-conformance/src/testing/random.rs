@@ -42,8 +42,8 @@ impl Random {
     }
 
     /// A random item of a slice.
-    pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
-        &of[self.index(of.len())]
+    pub fn pick<'a, T>(&mut self, values: &'a [T]) -> &'a T {
+        &values[self.index(values.len())]
     }
 
     /// Any bytes.

@@ -20,12 +20,12 @@ pub(super) fn values(
     let memory = options.execution.memory.unwrap_or_else(default_memory);
     // Two reads share the memory limit.
     let execution = options.execution.clone().with_memory((memory / 2).max(1));
-    let stream = |of: &Variable, other: fn(&(&Variable, &Variable)) -> String| {
-        let dims = of.array.schema().dims.len();
-        let named = fields.iter().map(|pair| of.array.column(&other(pair)));
+    let stream = |variable: &Variable, other: fn(&(&Variable, &Variable)) -> String| {
+        let dims = variable.array.schema().dims.len();
+        let named = fields.iter().map(|pair| variable.array.column(&other(pair)));
         let columns = (0..).take(dims).map(|d| Ok(tesseral_format::Column::Dim(d))).chain(named);
         let columns = columns.collect::<Result<Vec<_>>>()?;
-        let query = of.array.cells()?.only(&columns).options(execution.clone());
+        let query = variable.array.cells()?.only(&columns).options(execution.clone());
         if options.stored { query.stored().batches() } else { query.batches() }
     };
     let left = stream(a, |pair| pair.0.array.selected_field().name.clone())?;

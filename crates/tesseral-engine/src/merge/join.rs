@@ -24,12 +24,12 @@ pub enum JoinedRows<'a> {
 /// equal only if their fields are.
 ///
 /// # Errors
-/// Errors of the reads; errors of `see`.
+/// Errors of the reads; errors of `visit`.
 pub fn merge_join(
     schema: &ArraySchema,
     left: CellStream,
     right: CellStream,
-    mut see: impl FnMut(JoinedRows<'_>) -> Result<()>,
+    mut visit: impl FnMut(JoinedRows<'_>) -> Result<()>,
 ) -> Result<()> {
     let (mut left, mut right) = (JoinSide::new(schema, left)?, JoinSide::new(schema, right)?);
     loop {
@@ -37,25 +37,25 @@ pub fn merge_join(
             (false, false) => return Ok(()),
             (true, false) => {
                 let rows = left.advance(left.remaining());
-                see(JoinedRows::Left(&left.batch, rows))?;
+                visit(JoinedRows::Left(&left.batch, rows))?;
             }
             (false, true) => {
                 let rows = right.advance(right.remaining());
-                see(JoinedRows::Right(&right.batch, rows))?;
+                visit(JoinedRows::Right(&right.batch, rows))?;
             }
-            (true, true) => step(schema, &mut left, &mut right, &mut see)?,
+            (true, true) => step(schema, &mut left, &mut right, &mut visit)?,
         }
         left.fill(schema)?;
         right.fill(schema)?;
     }
 }
 
-/// Passes the longest run of rows of one kind to `see`.
+/// Passes the longest run of rows of one kind to `visit`.
 fn step(
     schema: &ArraySchema,
     left: &mut JoinSide,
     right: &mut JoinSide,
-    see: &mut impl FnMut(JoinedRows<'_>) -> Result<()>,
+    visit: &mut impl FnMut(JoinedRows<'_>) -> Result<()>,
 ) -> Result<()> {
     let duplicates = schema.allows_duplicates;
     let compare =
@@ -68,17 +68,17 @@ fn step(
             let most = left.remaining().min(right.remaining());
             let n = run(most, &|i| compare(left, i, right, i));
             let (a, b) = (left.advance(n), right.advance(n));
-            see(JoinedRows::Both(&left.batch, a, &right.batch, b))
+            visit(JoinedRows::Both(&left.batch, a, &right.batch, b))
         }
         Ordering::Less => {
             let n = run(left.remaining(), &|i| compare(left, i, right, 0));
             let rows = left.advance(n);
-            see(JoinedRows::Left(&left.batch, rows))
+            visit(JoinedRows::Left(&left.batch, rows))
         }
         Ordering::Greater => {
             let n = run(right.remaining(), &|i| compare(left, 0, right, i));
             let rows = right.advance(n);
-            see(JoinedRows::Right(&right.batch, rows))
+            visit(JoinedRows::Right(&right.batch, rows))
         }
     }
 }

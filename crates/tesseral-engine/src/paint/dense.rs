@@ -345,22 +345,24 @@ pub fn read_owned(handle: &Handle, request: &Request, options: &Options) -> Resu
     handle.operate(options, |handle| read_through(handle, request, options, None))
 }
 
-/// Reads a selection of one field and passes it to `see`, without a copy if the layout of the file allows it. This is one
-/// operation: if the file is truncated meanwhile, the result of `see` is dropped.
+/// Reads a selection of one field and passes it to `visit`, without a copy if the layout of the file allows it. This is one
+/// operation: if the file is truncated meanwhile, the result of `visit` is dropped.
 ///
 /// # Errors
-/// As [`read`]; errors of `see`.
+/// As [`read`]; errors of `visit`.
 pub fn read_with<T>(
     handle: &Handle,
     request: &Request,
     options: &Options,
-    see: impl FnOnce(&Dense) -> Result<T>,
+    visit: impl FnOnce(&Dense) -> Result<T>,
 ) -> Result<T> {
     // The result is passed once, so the operation cannot restart afterwards.
-    let mut see = Some(see);
+    let mut visit = Some(visit);
     handle.operate(options, |handle| {
         let dense = read_through(handle, request, options, Some(passing))?;
-        see.take().map_or_else(|| Err(Error::internal("the result was already passed on")), |see| see(&dense))
+        visit
+            .take()
+            .map_or_else(|| Err(Error::internal("the result was already passed on")), |visit| visit(&dense))
     })
 }
 

@@ -6,7 +6,7 @@ use std::f64::consts::{FRAC_PI_2, PI};
 
 use super::{Pole, within_circle};
 
-/// The shape of the earth in metres.
+/// The shape of the earth in meters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Ellipsoid {
     pub major: f64,
@@ -64,7 +64,7 @@ fn wrapped_angle(angle: f64) -> f64 {
     }
 }
 
-/// Corner, steps and orientation of a projected grid: degrees and metres.
+/// Corner, steps and orientation of a projected grid: degrees and meters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct MapFrame {
     pub earth: Ellipsoid,

@@ -125,7 +125,11 @@ fn step_type(process: u8) -> &'static str {
 ///
 /// # Errors
 /// `Corrupt`, `Unsupported` with the template or the unit of time.
-pub(crate) fn product(section: &Octets<'_>, discipline: u8, of: &Identification) -> Result<FieldProduct> {
+pub(crate) fn product(
+    section: &Octets<'_>,
+    discipline: u8,
+    identification: &Identification,
+) -> Result<FieldProduct> {
     let template = template(section.u16(8)?)?;
     let shift = template.shift;
     let seconds = |count: i64, unit: u8| match (count, product::unit_seconds(unit)) {
@@ -150,7 +154,7 @@ pub(crate) fn product(section: &Octets<'_>, discipline: u8, of: &Identification)
             let year = i64::from(section.u16(at)?);
             let [month, day, hour, minute, second] = [2, 3, 4, 5, 6].map(|n| section.u8(at + n));
             let end = product::seconds(year, month?, day?, hour?, minute?, second?);
-            end.ok_or_else(|| section.corrupt("the end of the interval is not a date"))? - of.time
+            end.ok_or_else(|| section.corrupt("the end of the interval is not a date"))? - identification.time
         };
     }
     let value = |surface: &Surface| {
@@ -164,24 +168,25 @@ pub(crate) fn product(section: &Octets<'_>, discipline: u8, of: &Identification)
         number: section.u8(11)?,
         surfaces: [a, b, c, d, e, f],
         process,
-        earlier: (of.centre == 98 || of.sub_centre == 98) && of.tables <= 33,
-        local: of.local_tables == 1,
+        earlier: (identification.centre == 98 || identification.sub_centre == 98)
+            && identification.tables <= 33,
+        local: identification.local_tables == 1,
     };
     let (level_type, level) = product::level2(first, second);
     let byte = |at: usize| section.u8(at).map(|n| Some(i64::from(n)));
     let total = template.total.or(template.ensemble.map(|at| at + 1));
     Ok(FieldProduct {
         edition: 2,
-        centre: of.centre,
-        sub_centre: of.sub_centre,
+        centre: identification.centre,
+        sub_centre: identification.sub_centre,
         parameter: Parameter::of_edition2(&codes),
-        data_type: of.data_type,
+        data_type: identification.data_type,
         level_type,
         level,
         step_type: kind,
         number: template.ensemble.map_or(Ok(None), byte)?,
         total_number: total.map_or(Ok(None), byte)?,
-        time: of.time,
+        time: identification.time,
         step,
         vertical_parameters: u32::from(section.u16(6)?),
     })
