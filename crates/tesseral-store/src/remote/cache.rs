@@ -8,7 +8,7 @@
 //! The folder has a limit. When a process has added an eighth of it, the entries that were used longest ago are removed until
 //! seven eighths are left. Failures of the disk never fail a read: the bytes are requested from the server.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, DirBuilder, File, FileTimes};
 use std::hash::Hasher;
 use std::io::{Read, Write};
@@ -47,11 +47,35 @@ pub(crate) struct Cache {
     /// Server and root of the store: the first part of the identity of entries.
     base: String,
     /// Ranges on the disk by folder of a version, read once.
-    known: Mutex<HashMap<PathBuf, Vec<Range<u64>>>>,
+    known: Mutex<HashMap<PathBuf, KnownRanges>>,
     /// Bytes added since entries were counted.
     added: AtomicU64,
     /// Entity tags of objects whose latest version this process noted.
     noted: Mutex<HashMap<String, String>>,
+}
+
+/// Ranges of a version, the end by the start, none of them inside another. Later starts have later ends, so that the last range
+/// that starts before a position reaches furthest.
+#[derive(Debug, Default)]
+struct KnownRanges(BTreeMap<u64, u64>);
+
+impl KnownRanges {
+    /// A range that contains another.
+    fn find(&self, range: &Range<u64>) -> Option<Range<u64>> {
+        let (start, end) = self.0.range(..=range.start).next_back()?;
+        (range.end <= *end).then_some(*start..*end)
+    }
+
+    fn insert(&mut self, range: Range<u64>) {
+        if self.find(&range).is_some() {
+            return;
+        }
+        while let Some((&start, _)) = self.0.range(range.start..).next().filter(|(_, end)| **end <= range.end)
+        {
+            self.0.remove(&start);
+        }
+        self.0.insert(range.start, range.end);
+    }
 }
 
 impl Cache {
@@ -66,7 +90,7 @@ impl Cache {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<PathBuf, Vec<Range<u64>>>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<PathBuf, KnownRanges>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -97,7 +121,7 @@ impl Cache {
         let held = {
             let mut known = self.known();
             let ranges = known.entry(folder.clone()).or_insert_with(|| ranges_in(&folder));
-            ranges.iter().find(|held| held.start <= range.start && range.end <= held.end).cloned()?
+            ranges.find(range)?
         };
         let bytes = self.load(&folder.join(file_name(&held)), object, etag, &held);
         if bytes.is_none() {
@@ -142,10 +166,8 @@ impl Cache {
         if self.store(&folder, object, etag, &range, bytes).is_err() {
             return;
         }
-        if let Some(known) = self.known().get_mut(&folder)
-            && !known.contains(&range)
-        {
-            known.push(range);
+        if let Some(known) = self.known().get_mut(&folder) {
+            known.insert(range);
         }
         let added = self.added.fetch_add(len, Ordering::Relaxed) + len;
         if added >= self.limit / PARTS {
@@ -230,14 +252,18 @@ fn file_name(range: &Range<u64>) -> String {
 }
 
 /// Ranges of the entries in a folder.
-fn ranges_in(folder: &Path) -> Vec<Range<u64>> {
+fn ranges_in(folder: &Path) -> KnownRanges {
     let parse = |name: &str| {
         let (start, end) = name.split_once('-')?;
         let range = u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?;
         (range.start < range.end && range.end - range.start <= LONGEST).then_some(range)
     };
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| parse(entry.file_name().to_str()?)).collect()
+    let mut ranges = KnownRanges::default();
+    for range in entries.filter_map(|entry| parse(entry.file_name().to_str()?)) {
+        ranges.insert(range);
+    }
+    ranges
 }
 
 fn folders_in(folder: &Path) -> Vec<PathBuf> {
@@ -275,6 +301,30 @@ mod tests {
             [("a", "1", 999..1010), ("a", "1", 1090..1101), ("a", "2", 1010..1020), ("b", "1", 1010..1020)]
         {
             assert_eq!(other.get(object, etag, &range), None);
+        }
+    }
+
+    #[test]
+    fn ranges_are_found_as_by_a_search_of_all() {
+        let mut state = 1_u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for _ in 0..50 {
+            let (mut known, mut all) = (KnownRanges::default(), Vec::new());
+            for _ in 0..40 {
+                let start = random(100);
+                let range = start..start + 1 + random(30);
+                known.insert(range.clone());
+                all.push(range);
+                let wanted = random(110);
+                let wanted = wanted..wanted + 1 + random(20);
+                let contains = |held: &Range<u64>| held.start <= wanted.start && wanted.end <= held.end;
+                let found = known.find(&wanted);
+                assert_eq!(found.is_some(), all.iter().any(contains), "{wanted:?} in {all:?}");
+                assert!(found.is_none_or(|held| contains(&held) && all.contains(&held)));
+            }
         }
     }
 
