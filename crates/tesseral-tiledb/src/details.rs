@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use tesseral_core::Scalar;
 use tesseral_core::dtype::Class;
+use tesseral_store::together;
 
 use crate::array::TileDbArray;
 use crate::fragment::Fragment;
@@ -116,11 +117,11 @@ const LISTED: usize = 1000;
 /// Returns the fragments and the box around them, or the error.
 fn fragments(array: &TileDbArray, into: &mut Value) {
     let (mut rows, mut count) = (Vec::new(), 0_u64);
-    let visited = array.fragments.visit(&array.reader, |f| {
-        count += 1;
-        if rows.len() < LISTED {
-            rows.push(fragment(array, f));
-        }
+    let visited = array.fragments.visit_batches(&array.reader, |some| {
+        count += some.len() as u64;
+        let listed = &some[..some.len().min(LISTED - rows.len())];
+        // Sizes and statistics are in a file of each fragment, if footers are consolidated.
+        rows.extend(together(&*array.reader.store, listed, |f| fragment(array, f)));
         Ok(())
     });
     match visited.and_then(|()| array.outline()) {

@@ -105,11 +105,21 @@ impl Fragments {
         reader: &MetadataLoader,
         mut each: impl FnMut(&Fragment) -> Result<()>,
     ) -> Result<()> {
+        self.visit_batches(reader, |fragments| fragments.iter().try_for_each(&mut each))
+    }
+
+    /// As [`Fragments::visit`], with the fragments that are open at the same time.
+    ///
+    /// # Errors
+    /// As [`Fragments::visit`].
+    pub(crate) fn visit_batches(
+        &self,
+        reader: &MetadataLoader,
+        mut each: impl FnMut(&[Fragment]) -> Result<()>,
+    ) -> Result<()> {
         match (self.opened.get(), &self.later) {
-            (Some(opened), _) => opened.0.iter().try_for_each(each),
-            (None, Some(later)) => {
-                later.visit(reader, &mut |fragments: Vec<Fragment>| fragments.iter().try_for_each(&mut each))
-            }
+            (Some(opened), _) => each(&opened.0),
+            (None, Some(later)) => later.visit(reader, &mut |fragments: Vec<Fragment>| each(&fragments)),
             (None, None) => Ok(()),
         }
     }

@@ -2,6 +2,7 @@
 
 use tesseral_core::Result;
 use tesseral_format::{Version, VersionState};
+use tesseral_store::together;
 
 use crate::array::TileDbArray;
 use crate::directory::FragmentEntry;
@@ -21,12 +22,12 @@ pub(crate) fn versions(container: &TileDbContainer) -> Result<Vec<Version>> {
 
 fn of_array(array: &TileDbArray) -> Result<Vec<Version>> {
     let mut seen = Vec::new();
-    array.fragments.visit(&array.reader, |fragment| {
-        seen.push(Version {
+    array.fragments.visit_batches(&array.reader, |some| {
+        seen.extend(together(&*array.reader.store, some, |fragment| Version {
             cells: cells(fragment),
             bytes: fragment.stored_bytes(&array.reader).ok(),
             ..entry(&fragment.entry, VersionState::Visible)
-        });
+        }));
         Ok(())
     })?;
     let hidden = array.hidden.iter().map(|fragment| entry(fragment, VersionState::Replaced));
