@@ -160,6 +160,9 @@ impl fmt::Debug for FileLayout {
 impl FileLayout {
     /// Reads and validates the metadata.
     pub(crate) fn read(source: &FileBytes<'_>, limits: &Limits, digests: bool) -> Result<Self, OpenFailure> {
+        if !source.is_resident() {
+            source.fetch(&metadata_ranges(source, limits, digests).unwrap_or_default());
+        }
         let head = read_head(source, limits)?;
         let footer = if head.superblock.has_footer() {
             Some(read_footer(source, head.end, limits, digests).at(FileSection::Footer)?)
@@ -221,6 +224,33 @@ impl FileLayout {
             _ => [None, None],
         }
     }
+}
+
+/// Ranges of the metadata of a well-formed file, as its first and last bytes locate them: index, digests and metadata. `None`
+/// if they do not; reading then reports why.
+fn metadata_ranges(source: &FileBytes<'_>, limits: &Limits, digests: bool) -> Option<Vec<Range<u64>>> {
+    let object = source.object.as_str();
+    let first = source.held(&(0..superblock::LEN))?;
+    let superblock = Superblock::parse(&mut Cursor::at_offset(object, &first, 0), source.len).ok()?;
+    let end = superblock.chunk_index_offset.checked_add(superblock.chunk_index_length)?;
+    limits.check_metadata(end.checked_sub(directory::OFFSET)?).ok()?;
+    if source.held(&(directory::OFFSET..end)).is_some() {
+        return None;
+    }
+    let tail_offset = source.len.checked_sub(TAIL_LEN)?;
+    let tail = source.held(&(tail_offset..source.len))?;
+    let tail = FooterTail::parse(&mut Cursor::at_offset(object, &tail, tail_offset)).ok()?;
+    let json_offset = tail_offset.checked_sub(tail.json_len)?;
+    let text = source.held(&(json_offset..tail_offset))?;
+    let json = FooterJson::parse(&text, object, json_offset, limits.depth).ok()?;
+    let spill = json.metadata_ref.filter(|spill| limits.check_metadata(spill.len).is_ok());
+    let spill = spill.and_then(|spill| Some(spill.offset..spill.end()?));
+    let digests = json.digests_ref.filter(|_| digests).and_then(|found| {
+        // A digest takes at most as many bytes as a row of the index; the digests of blocks follow those of rows.
+        let most = superblock.chunk_index_length.checked_add(SMALL_TABLE)?;
+        Some(found.region.offset..found.region.end()?.min(found.region.offset.checked_add(most)?))
+    });
+    Some(std::iter::once(directory::OFFSET..end).chain(digests).chain(spill).collect())
 }
 
 /// Reads superblock, directory and index.

@@ -1,7 +1,7 @@
 //! Access to the metadata bytes of one file: memory-mapped, fetched from a store, or a slice.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tesseral_core::{Error, Result};
@@ -30,6 +30,8 @@ enum SourceBytes<'a> {
         name: String,
         head: Bytes,
         tail: Bytes,
+        /// Bytes in between that were fetched together, by their offsets.
+        between: OnceLock<Vec<(u64, Bytes)>>,
     },
 }
 
@@ -49,7 +51,8 @@ impl<'a> FileBytes<'a> {
         let head = read.next().unwrap_or_default();
         let tail = read.next().unwrap_or_default();
         let store = Arc::clone(store);
-        Ok(Self { object, len, bytes: SourceBytes::Windows { store, name: name.to_owned(), head, tail } })
+        let (name, between) = (name.to_owned(), OnceLock::new());
+        Ok(Self { object, len, bytes: SourceBytes::Windows { store, name, head, tail, between } })
     }
 
     /// Wraps borrowed bytes.
@@ -62,6 +65,32 @@ impl<'a> FileBytes<'a> {
         !matches!(self.bytes, SourceBytes::Windows { .. })
     }
 
+    /// Returns bytes that need no request.
+    pub(crate) fn held(&self, range: &Range<u64>) -> Option<Bytes> {
+        match &self.bytes {
+            SourceBytes::Resident(bytes) => within(bytes, 0, range),
+            SourceBytes::Slice(bytes) => {
+                index(range, 0).and_then(|r| bytes.get(r)).map(Bytes::copy_from_slice)
+            }
+            SourceBytes::Windows { head, tail, between, .. } => within(head, 0, range)
+                .or_else(|| within(tail, self.len - tail.len() as u64, range))
+                .or_else(|| between.get()?.iter().find_map(|(base, bytes)| within(bytes, *base, range))),
+        }
+    }
+
+    /// Fetches ranges that are read next, in one round trip. A failure is reported by the reads.
+    pub(crate) fn fetch(&self, ranges: &[Range<u64>]) {
+        let inside = |range: &&Range<u64>| range.start < range.end && range.end <= self.len;
+        let missing = ranges.iter().filter(inside).filter(|range| self.held(range).is_none());
+        let missing: Vec<Range<u64>> = missing.cloned().collect();
+        if let SourceBytes::Windows { store, name, between, .. } = &self.bytes
+            && missing.len() > 1
+            && let Ok(read) = store.read_many(name, &missing)
+        {
+            between.get_or_init(|| missing.iter().map(|range| range.start).zip(read).collect());
+        }
+    }
+
     /// Returns the bytes of a range that contains `what`. Checks the range before allocating.
     pub(crate) fn get(&self, range: Range<u64>, what: &str) -> Result<Bytes> {
         if range.start > range.end || range.end > self.len {
@@ -69,21 +98,11 @@ impl<'a> FileBytes<'a> {
             let expected = range.end.saturating_sub(range.start);
             return Err(Error::truncated(what, &self.object, range.start, expected, found));
         }
-        match &self.bytes {
-            SourceBytes::Resident(bytes) => within(bytes, 0, &range),
-            SourceBytes::Slice(bytes) => {
-                index(&range, 0).and_then(|r| bytes.get(r)).map(Bytes::copy_from_slice)
-            }
-            SourceBytes::Windows { store, name, head, tail } => {
-                let held =
-                    within(head, 0, &range).or_else(|| within(tail, self.len - tail.len() as u64, &range));
-                match held {
-                    Some(bytes) => Some(bytes),
-                    None => Some(store.read(name, range.clone())?),
-                }
-            }
-        }
-        .ok_or_else(|| Error::truncated(what, &self.object, range.start, range.end - range.start, 0))
+        let found = match (self.held(&range), &self.bytes) {
+            (None, SourceBytes::Windows { store, name, .. }) => Some(store.read(name, range.clone())?),
+            (found, _) => found,
+        };
+        found.ok_or_else(|| Error::truncated(what, &self.object, range.start, range.end - range.start, 0))
     }
 }
 
