@@ -1,5 +1,6 @@
 //! Random access to the bytes of one file or buffer.
 
+use std::collections::VecDeque;
 use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,6 +13,10 @@ use tesseral_store::{ByteRange, Growing, Store, StoreExt, Upcoming};
 const FIRST: u64 = 4 << 10;
 /// Number of bytes read at once for consecutive small structures.
 const WINDOW: u64 = 256 << 10;
+/// The same where each read waits for a network.
+const DISTANT: u64 = 1 << 20;
+/// Number of ranges that are held. A message is read at both ends, and by several passes over its structures.
+const WINDOWS: usize = 4;
 /// Number of bytes before and after a boundary of messages that are requested if it is expected.
 const AROUND: (u64, u64) = (4 << 10, 12 << 10);
 /// Number of boundaries that are requested at once: at first, and at most.
@@ -123,7 +128,9 @@ pub(crate) struct MessageBytes {
     pub object: String,
     pub len: u64,
     resident: Option<Bytes>,
-    window: Mutex<ReadWindow>,
+    windows: Mutex<VecDeque<ReadWindow>>,
+    /// Largest range of small structures.
+    most: u64,
     guess: Mutex<Guess>,
 }
 
@@ -138,8 +145,8 @@ struct Guess {
     count: u64,
 }
 
-/// The last range read.
-#[derive(Debug, Default)]
+/// A range that was read.
+#[derive(Debug)]
 struct ReadWindow {
     start: u64,
     bytes: Bytes,
@@ -150,14 +157,16 @@ impl ReadWindow {
         self.start + self.bytes.len() as u64
     }
 
-    /// Number of bytes to read for a structure that is not buffered: grows with sequential access, resets after a jump.
-    fn next(&self, from: u64) -> u64 {
-        if self.bytes.is_empty() || from < self.start || from > self.end() + FIRST {
-            FIRST
-        } else {
-            (self.bytes.len() as u64 * 2).clamp(FIRST, WINDOW)
-        }
+    /// Whether a structure at `from` follows what was read.
+    fn leads_to(&self, from: u64) -> bool {
+        from >= self.start && from <= self.end() + FIRST
     }
+}
+
+/// Number of bytes to read for a structure that is not held: grows with sequential access, small after a jump.
+fn ahead(windows: &VecDeque<ReadWindow>, from: u64, most: u64) -> u64 {
+    let before = windows.iter().find(|window| window.leads_to(from));
+    before.map_or(FIRST, |window| (window.bytes.len() as u64).saturating_mul(2).clamp(FIRST, most))
 }
 
 impl MessageBytes {
@@ -168,9 +177,11 @@ impl MessageBytes {
             None => store.len("")?,
         };
         let object = store.describe("");
+        let most = if store.profile().parallel < 2 { WINDOW } else { DISTANT };
         // Files can grow while they are read, because messages are appended.
         let store: Arc<dyn Store> = Arc::new(Growing(Arc::clone(store)));
-        Ok(Self { store, object, len, resident, window: Mutex::default(), guess: Mutex::default() })
+        let (windows, guess) = (Mutex::default(), Mutex::default());
+        Ok(Self { store, object, len, resident, windows, most, guess })
     }
 
     /// All bytes of a resident file: small structures are parsed in place, without a shared slice of each.
@@ -226,18 +237,22 @@ impl Input for MessageBytes {
         if let Some(bytes) = &self.resident {
             return Ok(slice(bytes, 0, &range));
         }
-        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
-        if range.start >= window.start && range.end <= window.end() {
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let holds = |window: &&ReadWindow| range.start >= window.start && range.end <= window.end();
+        if let Some(window) = windows.iter().find(holds) {
             return Ok(slice(&window.bytes, window.start, &range));
         }
-        let ahead = window.next(range.start);
+        let ahead = ahead(&windows, range.start, self.most);
         if range.end - range.start > ahead {
-            drop(window);
+            drop(windows);
             return self.store.read("", range);
         }
         let end = range.start.saturating_add(ahead).min(self.len);
-        *window = ReadWindow { start: range.start, bytes: self.store.read("", range.start..end)? };
-        Ok(slice(&window.bytes, window.start, &range))
+        let read = ReadWindow { start: range.start, bytes: self.store.read("", range.start..end)? };
+        let found = slice(&read.bytes, read.start, &range);
+        windows.truncate(WINDOWS - 1);
+        windows.push_front(read);
+        Ok(found)
     }
 
     fn slice(piece: &Bytes, range: Range<usize>) -> Bytes {
