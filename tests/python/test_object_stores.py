@@ -927,6 +927,24 @@ def test_an_interrupt_of_python_ends_requests_under_way(serve, local, when):
     assert b"KeyboardInterrupt" in error and time.monotonic() - begun < 3, error
 
 
+def test_servers_that_cannot_be_reached_are_named(tmp_path):
+    """Not by the number of attempts, and with what to do."""
+    with socket.socket() as closed:
+        # Bound, so that nothing else listens there.
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        wanted = f"cannot connect to {address}: connection refused".encode()
+        for url, env in ((f"http://{address}/x.tet", None), ("s3://bucket/x.tet", environment(f"http://{address}"))):
+            done = run("info", url, env=env)
+            assert done.returncode == 8 and wanted in done.stderr and b"AWS_ENDPOINT_URL" in done.stderr, done.stderr
+            assert b"retries" not in done.stderr
+        np.save(tmp_path / "x.npy", np.zeros(3))
+        done = run("convert", tmp_path / "x.npy", "s3://bucket/x.tet", env=environment(f"http://{address}"))
+        assert done.returncode == 8 and wanted in done.stderr, done.stderr
+    done = run("info", "http://no-such-host.invalid/x.tet")
+    assert done.returncode == 8, done.stderr
+
+
 def test_large_conversions_to_urls_need_no_folder_beside_the_output(s3, tmp_path):
     """Above 64 MiB of encoded chunks, a conversion on disks keeps a journal; rechunking keeps a scratch file."""
     cells = np.tile(np.arange(1 << 14, dtype="int64"), (600, 1))

@@ -127,15 +127,19 @@ fn found(store: &dyn Store) -> Result<Found> {
     }
 }
 
+/// Hint for an output that cannot be replaced.
+const ANOTHER: &str = "remove it with a program for the store, or choose another name";
+
 /// Checks what an output would replace.
 pub(super) fn check(store: &Arc<dyn Store>, kind: OutputKind, overwrite: Overwrite) -> Result<()> {
     let location = store.location();
-    let refuse = |why: &str| {
-        Error::invalid(format!("cannot replace {location}: {why}"))
-            .hint("remove it first, or choose another name")
-    };
+    let refuse = |why: &str| Error::invalid(format!("cannot replace {location}: {why}")).hint(ANOTHER);
     match (found(&**store)?, overwrite) {
         (Found::Nothing, _) => Ok(()),
+        // The advice to overwrite would lead to the next error.
+        (Found::Folder, Overwrite::Refuse) => {
+            Err(Error::invalid(format!("output {location} already exists")).hint(ANOTHER))
+        }
         (_, Overwrite::Refuse) => Err(exists(location)),
         (Found::Folder, _) => Err(refuse("folders of object stores are not replaced")),
         (Found::Object, _) => match kind {

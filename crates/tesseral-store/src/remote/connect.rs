@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, S3CopyIfNotExists};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
-use object_store::client::{HttpConnector, ReqwestConnector};
+use object_store::client::HttpConnector;
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::{ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
 use tesseral_core::{Error, Result};
 
+use super::reach::ReachConnector;
 use super::signed::S3;
 use super::url::{RemoteUrl, Service};
 use crate::resolve::StorageOptions;
@@ -99,7 +100,7 @@ fn client_with(target: &RemoteUrl, options: &StorageOptions, timeout: Option<&st
 }
 
 /// Retries of requests: connections that fail or end early, timeouts, and answers 408, 429 and 5xx, with exponential and
-/// random pauses.
+/// random pauses. Servers that cannot be reached at all are reported by [`ReachConnector`] first.
 fn retries() -> RetryConfig {
     RetryConfig { max_retries: 10, retry_timeout: Duration::from_secs(120), ..RetryConfig::default() }
 }
@@ -113,12 +114,14 @@ fn build(target: &RemoteUrl, settings: &[(String, String, bool)]) -> Result<Clie
         Service::Google => {
             let builder =
                 GoogleCloudStorageBuilder::new().with_bucket_name(&target.bucket).with_retry(retries());
+            let builder = builder.with_http_connector(ReachConnector);
             let builder =
                 apply::<GoogleConfigKey, _>(target, settings, builder, |b, k, v| b.with_config(k, v))?;
             Arc::new(builder.build().map_err(failed)?)
         }
         Service::Azure => {
             let builder = MicrosoftAzureBuilder::new().with_url(&target.base).with_retry(retries());
+            let builder = builder.with_http_connector(ReachConnector);
             let builder =
                 apply::<AzureConfigKey, _>(target, settings, builder, |b, k, v| b.with_config(k, v))?;
             let builder =
@@ -130,6 +133,7 @@ fn build(target: &RemoteUrl, settings: &[(String, String, bool)]) -> Result<Clie
         }
         Service::Http => {
             let builder = HttpBuilder::new().with_url(&target.base).with_retry(retries());
+            let builder = builder.with_http_connector(ReachConnector);
             let builder = builder.with_config(ClientConfigKey::AllowHttp, "true");
             let builder =
                 apply::<ClientConfigKey, _>(target, settings, builder, |b, k, v| b.with_config(k, v))?;
@@ -142,6 +146,7 @@ fn s3_builder(target: &RemoteUrl, settings: &[(String, String, bool)]) -> Result
     let builder = AmazonS3Builder::new()
         .with_bucket_name(&target.bucket)
         .with_copy_if_not_exists(S3CopyIfNotExists::Multipart)
+        .with_http_connector(ReachConnector)
         .with_retry(retries());
     let builder = apply::<AmazonS3ConfigKey, _>(target, settings, builder, |b, k, v| b.with_config(k, v))?;
     let names = ["endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url", "aws_endpoint_url_s3"];
@@ -166,7 +171,7 @@ pub(crate) fn s3(target: &RemoteUrl, options: &StorageOptions) -> Result<Option<
         _ => None,
     });
     let own = own.fold(ClientOptions::new(), |all, (key, value)| all.with_config(key, value));
-    let http = ReqwestConnector::default().connect(&own.with_allow_http(true)).map_err(failed)?;
+    let http = ReachConnector.connect(&own.with_allow_http(true)).map_err(failed)?;
     Ok(Some(S3 { client: Arc::new(builder.build().map_err(failed)?), http }))
 }
 

@@ -6,6 +6,8 @@ use std::io;
 use object_store::Error as Failure;
 use tesseral_core::{Advice, Error};
 
+use super::reach::Unreachable;
+
 /// The message of an error and its causes, without repetitions.
 pub(crate) fn chain(error: &Failure) -> String {
     let mut text = error.to_string();
@@ -23,6 +25,13 @@ pub(crate) fn chain(error: &Failure) -> String {
 /// Translates a failed request to `object`.
 pub(crate) fn translate(op: &'static str, object: String, failure: &Failure) -> Error {
     let io = |kind: io::ErrorKind| Error::io(op, object.clone(), io::Error::new(kind, chain(failure)));
+    if let Some(server) = Unreachable::find(failure) {
+        let error = |kind| Error::io(op, object.clone(), io::Error::new(kind, server.to_string()));
+        return match server.gives_credentials() {
+            true => error(io::ErrorKind::PermissionDenied).hint(CREDENTIALS),
+            false => error(io::ErrorKind::NotConnected).hint(ENDPOINT),
+        };
+    }
     match failure {
         Failure::NotFound { .. } => Error::not_found("object", object, Vec::new()),
         Failure::AlreadyExists { .. } => {
@@ -48,6 +57,10 @@ pub(crate) fn translate(op: &'static str, object: String, failure: &Failure) -> 
 const CREDENTIALS: &str = "set credentials in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, \
      GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY), or \
      AWS_SKIP_SIGNATURE=true for public data";
+
+/// Hint for a server that cannot be reached.
+const ENDPOINT: &str = "check the URL and the endpoint (AWS_ENDPOINT_URL, AZURE_STORAGE_ENDPOINT, GOOGLE_BASE_URL), and whether \
+     the server is running";
 
 /// Error of an object that is not the one that was read before.
 pub(crate) fn changed(object: String) -> Error {

@@ -13,6 +13,7 @@ mod cache;
 mod connect;
 mod error;
 mod pieces;
+mod reach;
 mod request;
 mod runtime;
 mod signed;

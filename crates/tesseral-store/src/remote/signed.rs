@@ -14,6 +14,8 @@ use reqwest::header::{HeaderName, HeaderValue, IF_NONE_MATCH};
 use reqwest::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
 
+use super::reach::Unreachable;
+
 /// Time for which the signature of a request is valid.
 const VALID: Duration = Duration::from_secs(900);
 /// Maximum size of an answer.
@@ -114,6 +116,7 @@ enum SignedOutcome {
 fn outcome(path: &Path, answer: Result<SignedAnswer>) -> SignedOutcome {
     let SignedAnswer { status, body } = match answer {
         Ok(answer) => answer,
+        Err(failure) if Unreachable::find(&failure).is_some() => return SignedOutcome::Done(Err(failure)),
         Err(failure) => return SignedOutcome::Unanswered(failure),
     };
     // An error can follow the status of a success.
