@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use tesseral_core::{ArraySchema, Attributes, Dimension, Error, Result, Selection};
 use tesseral_dataset::{Container, Open, Output};
-use tesseral_format::{ArraySource, ContainerSource, Request, to_little_endian};
+use tesseral_format::{ArraySource, ContainerSource, Format, Request, to_little_endian};
 use tesseral_registry::index::{
     ChunkForm, IndexContent, IndexedArray, IndexedSource, Piece, SourceState, check_format, chunk_form,
     relative_path,
 };
-use tesseral_store::{Bytes, Location, Overwrite, StoreExt};
+use tesseral_store::{Bytes, Location, Overwrite, Store, StoreExt, together};
 
 use crate::diff::{DiffOptions, diff};
 
@@ -93,9 +93,17 @@ pub fn index(
     let staged = sources.iter().fold(Output::dataset(output, false).overwrite(overwrite), Output::source);
     let staged = staged.outside_sources().stage()?;
     let mut building = Building::new(options, sources);
-    for (number, path) in (0_u32..).zip(sources) {
-        open.execution_options().cancel.check()?;
-        building.add(number, path, &target, open)?;
+    let mut numbers = 0_u32..;
+    for block in sources.chunks(AHEAD) {
+        let first = open.store(&block[0])?;
+        // Over a network, the sources of a block are opened at the same time.
+        let opened = together(&*first, block, |path| {
+            open.execution_options().cancel.check()?;
+            OpenedSource::new(path, open)
+        });
+        for ((path, number), source) in block.iter().zip(&mut numbers).zip(opened) {
+            building.add(number, path, &target, source?, open)?;
+        }
     }
     let content = building.finish()?;
     let bytes = content.to_bytes()?;
@@ -111,6 +119,28 @@ pub fn index(
         opened: content.arrays.iter().filter(opened).map(|array| array.schema.name.clone()).collect(),
         bytes: bytes.len() as u64,
     })
+}
+
+/// Number of sources that are opened before the first of them is added.
+const AHEAD: usize = 32;
+
+/// A source that is added to an index.
+struct OpenedSource {
+    store: Arc<dyn Store>,
+    format: &'static dyn Format,
+    state: SourceState,
+    container: Arc<dyn ContainerSource>,
+}
+
+impl OpenedSource {
+    fn new(path: &Path, open: &Open) -> Result<Self> {
+        let store = open.store(path)?;
+        let format = tesseral_registry::recognize(&*store)?;
+        check_format(format)?;
+        let state = SourceState::read(&Location::parse(path)?, &*store)?;
+        let container = format.open(Arc::clone(&store), open.format_options())?;
+        Ok(Self { store, format, state, container })
+    }
 }
 
 /// An index that is being put together.
@@ -147,14 +177,16 @@ impl<'a> Building<'a> {
         }
     }
 
-    fn add(&mut self, number: u32, path: &Path, target: &Location, open: &Open) -> Result<()> {
-        let location = Location::parse(path)?;
-        let store = open.store(path)?;
-        let format = tesseral_registry::recognize(&*store)?;
-        check_format(format)?;
-        let state = SourceState::read(&location, &*store)?;
-        let container = format.open(Arc::clone(&store), open.format_options())?;
-        let source = relative_path(&location, target);
+    fn add(
+        &mut self,
+        number: u32,
+        path: &Path,
+        target: &Location,
+        source: OpenedSource,
+        open: &Open,
+    ) -> Result<()> {
+        let OpenedSource { store, format, state, container } = source;
+        let source = relative_path(&Location::parse(path)?, target);
         self.content.sources.push(IndexedSource { path: source, format: format.id().to_owned(), state });
         self.merge_attributes(number, &*container);
         let own = open.container(format, Arc::clone(&container));

@@ -12,10 +12,10 @@ use tesseral_format::{
     Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Planned, PlannedChunk,
     Request, Scratch, Target, Totals, Uncovered,
 };
-use tesseral_store::{JoinedStore, Rounds, StoreExt};
+use tesseral_store::{JoinedStore, Rounds, StoreExt, together};
 
 use crate::chunk::{ChunkEntry, ENTRY};
-use crate::sources::Sources;
+use crate::sources::{Sources, outdated};
 use crate::wire::{ChunkForm, FormKind, IndexedArray, Piece};
 
 /// Bits of a chunk id that number the chunks of a piece.
@@ -82,7 +82,7 @@ impl VirtualArray {
                 };
                 if let Some(what) = differs {
                     let detail = format!("the {what} of {:?} differs from the one in the index", form.name);
-                    return Err(Error::changed(self.sources.describe(piece.source), detail));
+                    return Err(outdated(self.sources.describe(piece.source), detail));
                 }
                 return Ok(Some(array));
             }
@@ -248,7 +248,7 @@ impl ArraySource for VirtualArray {
         Cow::Owned(JoinedStore::object(piece.source, &name))
     }
 
-    fn plan(&self, request: &Request, _: &Arc<Rounds>) -> Result<Planned> {
+    fn plan(&self, request: &Request, rounds: &Arc<Rounds>) -> Result<Planned> {
         let Some(selection) = request.selection() else {
             return Err(Error::internal("a request by coordinates"));
         };
@@ -256,14 +256,12 @@ impl ArraySource for VirtualArray {
         let mut plan =
             ChunkPlan { chunks: Vec::new(), uncovered: Uncovered::Impossible, deletes: Vec::new() };
         let entries = self.table.as_chunks::<ENTRY>().0;
+        let mut opened = self.opened_plans(request, selection, rounds)?.into_iter();
         for number in self.touched(selection) {
             let piece = &self.array.pieces[number];
             let Some(selected) = self.selected(piece, selection)? else { continue };
             if self.form(piece)?.kind == FormKind::Opened {
-                let decoder = self.decoder(piece)?.ok_or_else(|| Error::internal("no decoder"))?;
-                let inner = Request { target: Target::Cells(selected), ..request.clone() };
-                let store = self.sources.opened(piece.source)?.store();
-                let part = tesseral_format::plan(&*decoder, store, &inner)?;
+                let part = opened.next().ok_or_else(|| Error::internal("a piece without a plan"))??;
                 if part.uncovered == Uncovered::Fill {
                     plan.uncovered = Uncovered::Fill;
                 }
@@ -429,6 +427,33 @@ impl ArraySource for VirtualArray {
 }
 
 impl VirtualArray {
+    /// Plans of the touched pieces that are read through their own formats, in order. Their sources do not depend on one
+    /// another: over a network, all are opened at the same time, and then planned at the same time.
+    fn opened_plans(
+        &self,
+        request: &Request,
+        selection: &Selection,
+        rounds: &Rounds,
+    ) -> Result<Vec<Result<ChunkPlan>>> {
+        let mut pieces = Vec::new();
+        for piece in &self.array.pieces[self.touched(selection)] {
+            if self.form(piece)?.kind == FormKind::Opened
+                && let Some(selected) = self.selected(piece, selection)?
+            {
+                pieces.push((piece, Request { target: Target::Cells(selected), ..request.clone() }));
+            }
+        }
+        let mut sources: Vec<u32> = pieces.iter().map(|(piece, _)| piece.source).collect();
+        sources.sort_unstable();
+        sources.dedup();
+        // The plans report those that cannot be opened.
+        together(rounds, &sources, |source| drop(self.sources.opened(*source)));
+        Ok(together(rounds, &pieces, |(piece, inner)| {
+            let decoder = self.decoder(piece)?.ok_or_else(|| Error::internal("no decoder"))?;
+            tesseral_format::plan(&*decoder, self.sources.opened(piece.source)?.store(), inner)
+        }))
+    }
+
     /// Limits the expansion of a chunk, and compares the length of stored cells with their number.
     fn check_size(&self, chunk: &PlannedChunk) -> Result<()> {
         let size = self.array.schema.fields[0].cell_size().unwrap_or(1) as u64;

@@ -75,6 +75,12 @@ pub fn check_format(format: &dyn Format) -> Result<()> {
     Ok(())
 }
 
+/// Error of a source that is not as it was indexed. Waiting, which the hint of other changes advises, does not help.
+pub(crate) fn outdated(object: impl Into<String>, detail: impl Into<String>) -> Error {
+    let kind = ErrorKind::Changed { object: object.into(), detail: detail.into() };
+    Error::new(kind).hint("recreate the index; one of local files is valid only where it was made")
+}
+
 /// The sources of an opened index.
 #[derive(Debug)]
 pub(crate) struct Sources {
@@ -84,6 +90,8 @@ pub(crate) struct Sources {
     opened: Vec<OnceLock<Arc<dyn ContainerSource>>>,
     options: OpenOptions,
     find: FindFormat,
+    /// Whether a source is named by a URL.
+    distant: bool,
 }
 
 impl Sources {
@@ -95,7 +103,8 @@ impl Sources {
     ) -> Self {
         let stores = sources.iter().map(|_| OnceLock::new()).collect();
         let opened = sources.iter().map(|_| OnceLock::new()).collect();
-        Self { index, sources, stores, opened, options: options.clone(), find }
+        let distant = sources.iter().any(|source| source.path.contains("://"));
+        Self { index, sources, stores, opened, options: options.clone(), find, distant }
     }
 
     /// The format of a source. Indexes of indexes are rejected: one that refers to itself has no end.
@@ -152,11 +161,8 @@ impl Sources {
         let (location, store) = self.reach(&source.path)?;
         let now = SourceState::read(&location, &*store)?;
         let changed = |what: String| {
-            Error::changed(
-                location.to_string(),
-                format!("{what} since it was indexed by {}", self.index.location()),
-            )
-            .hint("recreate the index")
+            let detail = format!("{what} since it was indexed by {}", self.index.location());
+            outdated(location.to_string(), detail)
         };
         match (source.state.len, now.len) {
             (Some(old), Some(new)) if old != new => {
@@ -202,7 +208,6 @@ impl StoreMembers for Sources {
     }
 
     fn profile(&self) -> Profile {
-        let remote = self.sources.iter().any(|source| source.path.contains("://"));
-        if remote { Profile::NETWORK } else { self.index.profile() }
+        if self.distant { Profile::NETWORK } else { self.index.profile() }
     }
 }

@@ -12,6 +12,7 @@ use crate::sigbus::OperationGuard;
 use crate::store::{
     ByteRange, ObjectBytes, ObjectInfo, Overwrite, Profile, Staged, Store, StoreExt, Upcoming,
 };
+use crate::together::together;
 
 /// The stores that a [`JoinedStore`] consists of: the container's own, and numbered members, opened when they are needed.
 pub trait StoreMembers: Debug + Send + Sync {
@@ -49,34 +50,45 @@ impl<M: StoreMembers> JoinedStore<M> {
         Self { members }
     }
 
-    /// The store of an object, and its name there.
-    fn route<'a>(&self, object: &'a str) -> Result<(Arc<dyn Store>, &'a str)> {
+    /// The number of an object's member, and the name of the object there.
+    fn split(object: &str) -> (Option<u32>, &str) {
         let numbered = object.split_once(':').and_then(|(number, name)| Some((number.parse().ok()?, name)));
-        match numbered {
-            Some((number, name)) => Ok((self.members.member(number)?, name)),
-            None => Ok((Arc::clone(self.members.container_store()), object)),
+        numbered.map_or((None, object), |(number, name)| (Some(number), name))
+    }
+
+    fn store_of(&self, number: Option<u32>) -> Result<Arc<dyn Store>> {
+        match number {
+            Some(number) => self.members.member(number),
+            None => Ok(Arc::clone(self.members.container_store())),
         }
     }
 
-    /// Passes reads on to their stores, those of one store together.
-    fn each_store<T>(
+    /// The store of an object, and its name there.
+    fn route<'a>(&self, object: &'a str) -> Result<(Arc<dyn Store>, &'a str)> {
+        let (number, name) = Self::split(object);
+        Ok((self.store_of(number)?, name))
+    }
+
+    /// Passes reads on to their stores, those of one store together and different stores at the same time.
+    fn each_store<T: Send>(
         &self,
         reads: &[(&str, ByteRange)],
-        read: impl Fn(&dyn Store, &[(&str, ByteRange)]) -> Result<Vec<T>>,
+        read: impl Fn(&dyn Store, &[(&str, ByteRange)]) -> Result<Vec<T>> + Sync,
     ) -> Result<Vec<T>> {
-        let mut by_store: BTreeMap<usize, (Arc<dyn Store>, Vec<usize>)> = BTreeMap::new();
-        let mut names = Vec::with_capacity(reads.len());
+        // By number: members are opened here, each of them once.
+        let mut by_store: BTreeMap<Option<u32>, Vec<usize>> = BTreeMap::new();
         for (at, (object, _)) in reads.iter().enumerate() {
-            let (store, name) = self.route(object)?;
-            names.push(name);
-            let address = Arc::as_ptr(&store).cast::<()>().addr();
-            by_store.entry(address).or_insert_with(|| (store, Vec::new())).1.push(at);
+            by_store.entry(Self::split(object).0).or_default().push(at);
         }
+        let groups: Vec<(Option<u32>, Vec<usize>)> = by_store.into_iter().collect();
+        let found = together(self, &groups, |(number, own)| {
+            let store = self.store_of(*number)?;
+            let part = |at: &usize| (Self::split(reads[*at].0).1, reads[*at].1.clone());
+            read(&*store, &own.iter().map(part).collect::<Vec<_>>())
+        });
         let mut out: Vec<Option<T>> = reads.iter().map(|_| None).collect();
-        for (store, own) in by_store.into_values() {
-            let asked: Vec<(&str, ByteRange)> =
-                own.iter().map(|at| (names[*at], reads[*at].1.clone())).collect();
-            for (at, found) in own.iter().zip(read(&*store, &asked)?) {
+        for ((_, own), found) in groups.iter().zip(found) {
+            for (at, found) in own.iter().zip(found?) {
                 out[*at] = Some(found);
             }
         }
@@ -135,13 +147,19 @@ impl<M: StoreMembers> Store for JoinedStore<M> {
     }
 
     fn prefetch(&self, upcoming: &[Upcoming]) {
+        let mut by_store: BTreeMap<Option<u32>, Vec<Upcoming>> = BTreeMap::new();
         for next in upcoming {
-            if let Upcoming::Bytes(object, part) = next
-                && let Ok((store, name)) = self.route(object)
-            {
-                store.prefetch(&[Upcoming::Bytes(name.to_owned(), part.clone())]);
+            if let Upcoming::Bytes(object, part) = next {
+                let (number, name) = Self::split(object);
+                by_store.entry(number).or_default().push(Upcoming::Bytes(name.to_owned(), part.clone()));
             }
         }
+        together(self, &by_store.into_iter().collect::<Vec<_>>(), |(number, own)| {
+            // The read that follows reports a store that cannot be opened.
+            if let Ok(store) = self.store_of(*number) {
+                store.prefetch(own);
+            }
+        });
     }
 
     fn beside(&self, name: &str) -> Result<Arc<dyn Store>> {

@@ -15,8 +15,8 @@ use object_store::memory::InMemory;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
 use tesseral::store::{CacheFolder, RemoteStore, Store, StoreExt, Traffic};
 use tesseral::{
-    Append, Array, ArrayId, ArraySchema, ArraySpec, Create, DType, Edit, Open, OpenOptions, Options,
-    Overwrite, Region,
+    Append, Array, ArrayId, ArraySchema, ArraySpec, Create, DType, Edit, IndexOptions, Join, Open,
+    OpenOptions, Options, Overwrite, Region, index,
 };
 use tesseral::{Consolidate, MaintenancePart, Selection, Slice, StatSet};
 use tesseral_core::schema::VariableRole;
@@ -45,6 +45,10 @@ fn uploaded(path: &Path) -> Arc<InMemory> {
 }
 
 fn distant(client: impl ObjectStore) -> Arc<RemoteStore> {
+    distant_at(client, "set")
+}
+
+fn distant_at(client: impl ObjectStore, root: &str) -> Arc<RemoteStore> {
     let config = ThrottleConfig {
         wait_get_per_call: LATENCY,
         wait_list_per_call: LATENCY,
@@ -52,7 +56,7 @@ fn distant(client: impl ObjectStore) -> Arc<RemoteStore> {
         ..ThrottleConfig::default()
     };
     let throttled = ThrottledStore::new(client, config);
-    Arc::new(RemoteStore::with_client("remote", Arc::new(throttled), "set").unwrap())
+    Arc::new(RemoteStore::with_client(root, Arc::new(throttled), root).unwrap())
 }
 
 fn open(store: &Arc<RemoteStore>) -> Array {
@@ -121,6 +125,19 @@ fn opening_and_reading_take_few_rounds() {
     edit.vacuum(MaintenancePart::Fragments, false).unwrap();
     let [opened, read] = measured(uploaded(&path), window);
     assert!(opened.0 <= 2 && read.0 <= 1, "{opened:?} {read:?}");
+}
+
+/// Index and digests of many chunks are not in the bytes of the first contact; they are requested together.
+#[test]
+fn thousands_of_chunks_take_one_round_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let case = Case::counting(DType::UInt32, &[20_000, 20], &[4, 20], "raw");
+    for format in ["tet", "tiledb"] {
+        let path = folder.path().join(format);
+        create(&path, format, &case, "raw");
+        let [opened, read] = measured(uploaded(&path), window);
+        assert!(opened.0 <= 2 && read.0 <= 2, "{format}: {opened:?} {read:?}");
+    }
 }
 
 /// Of 1,000 fragments, a window touches two.
@@ -204,6 +221,40 @@ fn several_arrays_take_as_many_rounds_as_one() {
     }
 }
 
+/// Rounds of reading all cells of an index of several sources, whose chunks are in the table or found by their own format.
+fn rounds_of_sources(format: &str, codec: &str, count: usize, in_table: bool) -> u64 {
+    let folder = tempfile::tempdir().unwrap();
+    let case = Case::counting(DType::UInt32, &[20, 30], &[20, 30], codec);
+    let paths: Vec<_> = (0..count).map(|n| folder.path().join(format!("{n}.x"))).collect();
+    for path in &paths {
+        create(path, format, &case, codec);
+    }
+    let join = IndexOptions::new().join(Join::New("day".to_owned()));
+    let written = index(&paths, folder.path().join("all.tix"), &Open::new(), &join).unwrap();
+    assert_eq!(written.opened.is_empty(), in_table);
+    let client = uploaded(folder.path());
+    let attempt = || {
+        let store = distant_at(Arc::clone(&client), "set/all.tix");
+        let array = open(&store);
+        let opened = store.traffic();
+        assert_eq!(opened.rounds, 1);
+        let cells = array.read(&Selection::all(&[count as u64, 20, 30])).unwrap();
+        assert_eq!(cells.bytes(), case.cells.repeat(count));
+        store.traffic().since(&opened).rounds
+    };
+    (0..ATTEMPTS).map(|_| attempt()).min().unwrap()
+}
+
+#[test]
+fn sources_of_an_index_take_few_rounds() {
+    for (format, codec, in_table, most) in [("tet", "raw", true, 2), ("tensogram", "zstd", false, 3)] {
+        for count in [1, 12] {
+            let rounds = rounds_of_sources(format, codec, count, in_table);
+            assert!(rounds <= most, "{count} sources, {format}: {rounds}");
+        }
+    }
+}
+
 #[test]
 fn a_cache_answers_what_did_not_change() {
     let folder = tempfile::tempdir().unwrap();
@@ -269,4 +320,55 @@ fn asynchronous_reads_equal_the_others() {
         assert_eq!(rows, 1000);
         assert!(Open::new().open_async(folder.path().join("none")).await.is_err());
     });
+}
+
+/// Structures of small messages are read ahead, in growing ranges that stay in memory for a while.
+#[test]
+fn small_messages_are_read_many_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("message.tgm");
+    create(&path, "tensogram", &Case::counting(DType::UInt32, &[10, 10], &[10, 10], "raw"), "raw");
+    let message = fs::read(&path).unwrap();
+    let count = 3000;
+    let client = Arc::new(InMemory::new());
+    let store = || Arc::new(RemoteStore::with_client("remote", client.clone(), "set").unwrap());
+    store().put("", &message.repeat(count), Overwrite::Refuse).unwrap();
+    let store = store();
+    let container = Open::new().open_store(Arc::clone(&store) as Arc<dyn Store>).unwrap();
+    assert_eq!(container.len(), count);
+    for at in 0..count {
+        assert_eq!(container.array_at(at).unwrap().schema().shape().unwrap()[..], [10, 10]);
+    }
+    let found = store.traffic();
+    // Three passes over the file.
+    assert!(found.rounds <= 60, "{found:?}");
+    assert!(found.bytes <= 4 * (message.len() * count) as u64, "{found:?}");
+}
+
+/// Footers of many fragments are in one file then; their sizes and statistics are not.
+#[test]
+fn details_of_fragments_with_consolidated_metadata_are_read_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("array");
+    let case = Case::counting(DType::UInt32, &[60, 20], &[1, 20], "raw");
+    let mut session = Create::new().empty().begin(&path, "tiledb").unwrap();
+    session.add(&case.spec("x")).unwrap();
+    session.commit().unwrap();
+    for y in 0..60 {
+        append(&path, &case, y);
+    }
+    for part in [MaintenancePart::Commits, MaintenancePart::FragmentMetadata] {
+        let edit = tesseral::edit(&path, &OpenOptions::default()).unwrap();
+        edit.consolidate(&Consolidate { part, ..Consolidate::default() }).unwrap();
+    }
+    let client = uploaded(&path);
+    let attempt = || {
+        let store = distant(Arc::clone(&client));
+        let container = Open::new().open_store(Arc::clone(&store) as Arc<dyn Store>).unwrap();
+        let details = container.inner().details();
+        assert_eq!(details["fragments"].as_array().unwrap().len(), 60);
+        store.traffic().rounds
+    };
+    let rounds = (0..ATTEMPTS).map(|_| attempt()).min().unwrap();
+    assert!(rounds <= 12, "{rounds}");
 }
