@@ -41,6 +41,7 @@ pub mod test_wrappers;
 mod together;
 mod traffic;
 mod unpublished;
+mod writeback;
 
 pub use append::{AppendFile, AppendTarget};
 pub use append_object::AppendObject;

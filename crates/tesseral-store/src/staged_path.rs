@@ -14,6 +14,7 @@ use crate::handles::ReopenedFile;
 use crate::leftover;
 use crate::store::{Overwrite, Staged};
 use crate::unpublished::{Unpublished, publishing};
+use crate::writeback::{STEP, Writeback};
 
 /// A temporary path on the file system of the final one, with the permissions of the entry it replaces from the start: a file
 /// or folder that is checked before it is published, or one object of a store. Dropping it without publishing removes it.
@@ -27,6 +28,7 @@ pub struct StagedPath {
     file: Option<Arc<ReopenedFile>>,
     /// Files to synchronize later, if this is an object of an unpublished folder.
     unsynced: Option<Arc<Unsynced>>,
+    writeback: Writeback,
     durability: Durability,
     /// The entry with the temporary name must not be removed: it is published, or is the old output.
     keep: bool,
@@ -101,6 +103,7 @@ impl StagedPath {
                     overwrite,
                     file,
                     unsynced,
+                    writeback: Writeback::default(),
                     durability,
                     keep,
                     _unpublished,
@@ -224,7 +227,18 @@ impl StagedPath {
 /// One object of a store, which needs no approval.
 impl Staged for StagedPath {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.with_file("write", |file| file.write_all_at(bytes, offset))
+        let becomes_durable =
+            self.unsynced.as_ref().is_none_or(|unsynced| unsynced.durability() == Durability::Full);
+        self.with_file("write", |file| {
+            // The device writes one piece while the next one is copied.
+            for (piece, at) in bytes.chunks(STEP).zip((offset..).step_by(STEP)) {
+                file.write_all_at(piece, at)?;
+                if becomes_durable {
+                    self.writeback.written(file, piece.len());
+                }
+            }
+            Ok(())
+        })
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
