@@ -505,6 +505,10 @@ impl Writer for ArrowWriter {
         Ok(())
     }
 
+    fn set_parents(&mut self, parents: &[String]) -> bool {
+        tesseral_format::convention::history::set_parents(&mut self.history, parents)
+    }
+
     fn commit(self: Box<Self>) -> Result<()> {
         self.columns.iter().try_for_each(|own| own.chunks.check_complete())?;
         self.write()?;

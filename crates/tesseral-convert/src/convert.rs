@@ -141,7 +141,10 @@ pub(crate) fn run(
     }
     let staged = stage(source, target, format, options)?;
     let execution = within(plan.threads, options)?;
-    report.digest = provenance::digest(&**source.inner().store())?;
+    let store = &**source.inner().store();
+    // The source is hashed while its cells are converted, unless the digest identifies a journal.
+    let later = plan.digest_later && execution.threads() > 1 && !resume::is_possible(&plan);
+    report.digest = if later { provenance::EMPTY.to_owned() } else { provenance::digest(store)? };
     let history = provenance::history(source, op, report.digest.clone(), options);
     let (mut session, ids) = plan.begin(staged.store(), staged.is_folder(), &execution, &history)?;
     let kept =
@@ -152,14 +155,25 @@ pub(crate) fn run(
         kept
     });
     let beside = staged.path().to_path_buf();
-    let outcome = move_cells(&plan, &session, &ids, &execution, &beside, &mut report.arrays)
-        .and_then(|()| session.commit())
-        .and_then(|()| {
-            let lossy = plan.arrays.iter().any(|a| a.bound.is_some());
-            let check = |output: &Container| check_all(&plan, output, 0, options, &mut report.arrays);
-            report.checked = checked(staged.path(), lossy, execution, options, check)?;
-            publish(staged, options, &mut report)
-        });
+    let moved = match later {
+        true => {
+            let work = || move_cells(&plan, &session, &ids, &execution, &beside, &mut report.arrays);
+            provenance::digest_during(store, work).and_then(|((), digest)| {
+                report.digest.clone_from(&digest);
+                match session.set_parents(&[digest]) {
+                    true => Ok(()),
+                    false => Err(Error::internal("the digest of the source was not recorded")),
+                }
+            })
+        }
+        false => move_cells(&plan, &session, &ids, &execution, &beside, &mut report.arrays),
+    };
+    let outcome = moved.and_then(|()| session.commit()).and_then(|()| {
+        let lossy = plan.arrays.iter().any(|a| a.bound.is_some());
+        let check = |output: &Container| check_all(&plan, output, 0, options, &mut report.arrays);
+        report.checked = checked(staged.path(), lossy, execution, options, check)?;
+        publish(staged, options, &mut report)
+    });
     if let Some(kept) = kept {
         kept.end(&outcome);
     }

@@ -277,7 +277,18 @@ impl WriteSession {
     /// # Errors
     /// `InvalidRequest` if the number of cells differs; `Io`.
     pub fn write(&self, array: usize, cells: &[u8]) -> Result<()> {
-        let region = self.declared(array)?.region.clone();
+        let declared = self.declared(array)?;
+        let region = declared.region.clone();
+        let size = declared.size.and_then(|size| region.cells()?.checked_mul(size as u64));
+        let whole = region == Region::from_shape(declared.grid.shape()) && size == Some(cells.len() as u64);
+        if whole && declared.schema.cell_order == Order::RowMajor && self.journal.is_none() {
+            let ticker = self.options.ticker(declared.grid.total());
+            self.options.cancel.check()?;
+            let pushed = self.writer.push_all(array, cells, self.options.threads());
+            if pushed.map_err(|e| e.in_array(&declared.schema.name))? {
+                return (0..declared.grid.total()).try_for_each(|_| ticker.tick());
+            }
+        }
         self.write_region(array, &region, cells)
     }
 
@@ -345,6 +356,11 @@ impl WriteSession {
     /// `Unsupported` if the format has no history.
     pub fn add_history(&mut self, row: HistoryRow) -> Result<()> {
         self.writer.add_history(row)
+    }
+
+    /// Replaces the inputs of the last row of the history by others of the same length; returns false if the format has stored them.
+    pub fn set_parents(&mut self, parents: &[String]) -> bool {
+        self.writer.set_parents(parents)
     }
 
     /// Ends a part of the container, such as a message. Arrays that are created afterwards belong to the next one and are

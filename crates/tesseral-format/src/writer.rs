@@ -337,6 +337,16 @@ pub trait Writer: Debug + Send + Sync {
     /// `InvalidRequest` for a duplicate chunk or one outside the grid; `Io`.
     fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()>;
 
+    /// Writes an array from all of its cells, row-major and in native byte order, instead of its chunks, with up to `threads` threads. Returns
+    /// false if it has not: the writer stores chunks, or the array is not the next one.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode); `Io`.
+    fn push_all(&self, array: usize, cells: &[u8], threads: usize) -> Result<bool> {
+        let _ = (array, cells, threads);
+        Ok(false)
+    }
+
     /// Places an encoded chunk as [`push`](Self::push) does, but returns the pending writes: chunks that need an order are
     /// placed sequentially and written in parallel.
     ///
@@ -374,6 +384,13 @@ pub trait Writer: Debug + Send + Sync {
     /// # Errors
     /// `Unsupported` if the format has no history.
     fn add_history(&mut self, row: HistoryRow) -> Result<()>;
+
+    /// Replaces the inputs of the last row of the history by others of the same length, any time before the commit. Returns false if the
+    /// writer cannot: it has stored the row already.
+    fn set_parents(&mut self, parents: &[String]) -> bool {
+        let _ = parents;
+        false
+    }
 
     /// Ends a [part](crate::ContainerPart): its arrays are complete, and what is created or set afterwards belongs to the next one,
     /// whose arrays are numbered from 0. The last part ends with [`commit`](Self::commit), too.

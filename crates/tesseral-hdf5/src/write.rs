@@ -365,6 +365,10 @@ impl Writer for Hdf5Writer {
         provenance::write(&mut ObjectHeader::default(), &self.history)
     }
 
+    fn set_parents(&mut self, parents: &[String]) -> bool {
+        tesseral_format::convention::history::set_parents(&mut self.history, parents)
+    }
+
     fn commit(self: Box<Self>) -> Result<()> {
         let names = self.arrays.iter().map(|array| array.name.as_str());
         check_paths(names, self.groups.keys().map(String::as_str))?;

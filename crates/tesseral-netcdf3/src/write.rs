@@ -590,6 +590,12 @@ impl Writer for NetCdf3Writer {
         Ok(())
     }
 
+    fn set_parents(&mut self, parents: &[String]) -> bool {
+        // The header that is laid out contains the history.
+        self.layout = OnceLock::new();
+        history::set_parents(&mut self.history, parents)
+    }
+
     fn commit(self: Box<Self>) -> Result<()> {
         self.variables.iter().try_for_each(|own| own.chunks.check_complete())?;
         let layout = self.layout()?;

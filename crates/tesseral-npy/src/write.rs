@@ -353,6 +353,10 @@ impl Writer for NpzWriter {
         self.comment().map(drop)
     }
 
+    fn set_parents(&mut self, parents: &[String]) -> bool {
+        history::set_parents(&mut self.history, parents)
+    }
+
     fn commit(self: Box<Self>) -> Result<()> {
         self.members.iter().try_for_each(|member| member.chunks.check_complete())?;
         let mut crcs = Vec::with_capacity(self.members.len());

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use sha2::{Digest as _, Sha256};
 use tesseral_core::{Attributes, ChunkStats, DType, Error, HistoryRow, Result, Scalar, Stat, alloc};
 use tesseral_format::convention::KEY;
+use tesseral_format::convention::history::same_lengths;
 use tesseral_format::{
     ArraySpec, ColumnData, CreateOptions, EncodedChunk, MemoryBudget, Scratch, StoredChunk, StoredForm,
     Writer,
@@ -643,6 +644,13 @@ impl Writer for TetWriter {
         check_count("rows of the history", self.history.len() + 1, MAX_HISTORY)?;
         self.history.push(HistoryEvent::from_row(row)?);
         Ok(())
+    }
+
+    fn set_parents(&mut self, parents: &[String]) -> bool {
+        let same = |row: &&mut HistoryEvent| same_lengths(&row.parents, parents);
+        let Some(row) = self.history.last_mut().filter(same) else { return false };
+        row.parents = parents.to_vec();
+        true
     }
 
     fn commit(self: Box<Self>) -> Result<()> {

@@ -285,6 +285,10 @@ impl Writer for ZarrWriter {
         Ok(())
     }
 
+    fn set_parents(&mut self, parents: &[String]) -> bool {
+        history::set_parents(&mut self.history, parents)
+    }
+
     fn commit(mut self: Box<Self>) -> Result<()> {
         check_paths(
             self.arrays.iter().map(|array| array.name.as_str()),

@@ -35,6 +35,7 @@ use self::array::{drop_converted_labels, same_layout};
 use self::variable::PlannedVariable;
 use super::cells::PlannedCells;
 use super::options::{ConvertOptions, SparseAs, unknown_dim};
+use super::provenance;
 use super::rows::PlannedRows;
 use tesseral_dataset::Container;
 use tesseral_dataset::variable::{Variable, Variables};
@@ -54,6 +55,8 @@ pub(crate) struct ConvertPlan {
     pub groups: Groups,
     pub create: CreateOptions,
     pub threads: usize,
+    /// The digest of the source can be recorded after the cells.
+    pub digest_later: bool,
 }
 
 /// Arrays that are planned together.
@@ -119,11 +122,12 @@ impl ConvertPlan {
         history: &[HistoryRow],
         work: &mut Work,
     ) -> Result<Self> {
-        let plan = Self::without_check(source, scope, format, options, work)?;
+        let mut plan = Self::without_check(source, scope, format, options, work)?;
         let store = Arc::new(MemoryStore::new("a dry run"));
         match plan.begin(store, false, &Options::default(), history) {
-            Ok((session, ids)) => {
+            Ok((mut session, ids)) => {
                 plan.check_gathered(&session, &ids, options.execution.memory)?;
+                plan.digest_later = session.set_parents(&[provenance::EMPTY.to_owned()]);
                 Ok(plan)
             }
             // A violated rule or limit of the format counts as unsupported.
@@ -204,7 +208,8 @@ impl ConvertPlan {
             .map(|fields| PlannedArray::new(fields, prefix, memory, free, threads))
             .collect::<Result<_>>()?;
         let threads = arrays.iter().map(|a| a.rechunk.threads).min().unwrap_or(threads);
-        Ok(Self { format, arrays, cells, tables, attributes, groups, create, threads })
+        let digest_later = false;
+        Ok(Self { format, arrays, cells, tables, attributes, groups, create, threads, digest_later })
     }
 
     /// Rejects arrays that the writer must hold in memory and that exceed the limit: dense ones are written one after the

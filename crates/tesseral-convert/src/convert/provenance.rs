@@ -1,8 +1,9 @@
 //! Provenance of an output: the digest of its input, and a history row.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tesseral_core::{HistoryRow, Result};
+use tesseral_core::{Error, HistoryRow, Result};
 use tesseral_store::{Store, StoreExt};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -19,38 +20,66 @@ const MAX_TEXT: usize = 200;
 
 /// Digest of a source: the bytes of its file, or names and bytes of the files in its folder.
 pub(crate) fn digest(store: &dyn Store) -> Result<String> {
-    let mut hash = Xxh3::new();
-    store.guarded(|| match store.list("") {
-        Ok(_) => folder(store, "", &mut hash),
-        Err(_) => object(store, "", &mut hash),
-    })?;
-    Ok(format!("xxh3:{:032x}", hash.digest128()))
+    let mut source = SourceHasher { hash: Xxh3::new(), stop: &AtomicBool::new(false) };
+    source.all(store)
 }
 
-fn folder(store: &dyn Store, path: &str, hash: &mut Xxh3) -> Result<()> {
-    for entry in store.list(path)? {
-        let name = if path.is_empty() { entry.name.clone() } else { format!("{path}/{}", entry.name) };
-        if entry.is_folder() {
-            folder(store, &name, hash)?;
-        } else {
-            hash.update(name.as_bytes());
-            hash.update(&[0]);
-            hash.update(&store.len(&name)?.to_le_bytes());
-            object(store, &name, hash)?;
+/// Runs `work` while another thread computes the digest of a source; an error of either ends the other.
+pub(crate) fn digest_during<T>(store: &dyn Store, work: impl FnOnce() -> Result<T>) -> Result<(T, String)> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let digest = scope.spawn(|| SourceHasher { hash: Xxh3::new(), stop: &stop }.all(store));
+        let done = work().inspect_err(|_| stop.store(true, Ordering::Relaxed));
+        let digest =
+            digest.join().map_err(|_| Error::internal("the thread that hashes the source panicked"))?;
+        Ok((done?, digest?))
+    })
+}
+
+/// Hashes the bytes of a source.
+struct SourceHasher<'a> {
+    hash: Xxh3,
+    /// Set when the digest is no longer needed.
+    stop: &'a AtomicBool,
+}
+
+impl SourceHasher<'_> {
+    fn all(&mut self, store: &dyn Store) -> Result<String> {
+        store.guarded(|| match store.list("") {
+            Ok(_) => self.folder(store, ""),
+            Err(_) => self.object(store, ""),
+        })?;
+        Ok(format!("xxh3:{:032x}", self.hash.digest128()))
+    }
+
+    fn folder(&mut self, store: &dyn Store, path: &str) -> Result<()> {
+        for entry in store.list(path)? {
+            let name = if path.is_empty() { entry.name.clone() } else { format!("{path}/{}", entry.name) };
+            if entry.is_folder() {
+                self.folder(store, &name)?;
+            } else {
+                self.hash.update(name.as_bytes());
+                self.hash.update(&[0]);
+                self.hash.update(&store.len(&name)?.to_le_bytes());
+                self.object(store, &name)?;
+            }
         }
+        Ok(())
     }
-    Ok(())
-}
 
-fn object(store: &dyn Store, name: &str, hash: &mut Xxh3) -> Result<()> {
-    let len = store.len(name)?;
-    let mut at = 0;
-    while at < len {
-        let end = (at + BLOCK).min(len);
-        hash.update(&store.read(name, at..end)?);
-        at = end;
+    fn object(&mut self, store: &dyn Store, name: &str) -> Result<()> {
+        let len = store.len(name)?;
+        let mut at = 0;
+        while at < len {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Error::cancelled());
+            }
+            let end = (at + BLOCK).min(len);
+            self.hash.update(&store.read(name, at..end)?);
+            at = end;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// History of an output: that of its source, and the conversion.

@@ -48,12 +48,7 @@ impl ConversionJournal {
         let key = key(source, digest, plan);
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let path = target.with_file_name(format!(".tesseral-{name}.{:016x}.resume", key as u64));
-        // A writer that collects arrays encodes them at the end: no chunks can be stored.
-        let coded =
-            |codecs: &Vec<Vec<tesseral_format::CodecSpec>>| codecs.iter().any(|list| !list.is_empty());
-        let gathers = !plan.format.holds().chunks;
-        let kept: Vec<bool> =
-            plan.arrays.iter().map(|a| !gathers && !a.feed.pass_through && coded(&a.spec.codecs)).collect();
+        let kept = kept_arrays(plan);
         let bytes: u64 =
             plan.arrays.iter().zip(&kept).filter(|(_, k)| **k).map(|(a, _)| a.rechunk.bytes).sum();
         let wanted = match options.resume {
@@ -84,6 +79,19 @@ impl ConversionJournal {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Returns for each array whether its encoded chunks can be stored.
+fn kept_arrays(plan: &ConvertPlan) -> Vec<bool> {
+    // A writer that collects arrays encodes them at the end: no chunks can be stored.
+    let coded = |codecs: &Vec<Vec<tesseral_format::CodecSpec>>| codecs.iter().any(|list| !list.is_empty());
+    let gathers = !plan.format.holds().chunks;
+    plan.arrays.iter().map(|a| !gathers && !a.feed.pass_through && coded(&a.spec.codecs)).collect()
+}
+
+/// Returns whether the conversion can have a journal, of this attempt or an earlier one.
+pub(crate) fn is_possible(plan: &ConvertPlan) -> bool {
+    kept_arrays(plan).contains(&true)
 }
 
 /// Identity of a conversion: the source's bytes and time range, and everything that its chunks depend on.

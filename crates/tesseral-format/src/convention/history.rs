@@ -5,6 +5,18 @@ use std::collections::BTreeMap;
 use serde_json::{Value as Json, json};
 use tesseral_core::{Attributes, HistoryRow, Value};
 
+/// Replaces the inputs of the last row, as [`Writer::set_parents`](crate::Writer::set_parents): sizes that follow from the history stay.
+pub fn set_parents(rows: &mut [HistoryRow], parents: &[String]) -> bool {
+    let Some(row) = rows.last_mut().filter(|row| same_lengths(&row.parents, parents)) else { return false };
+    row.parents = parents.to_vec();
+    true
+}
+
+/// Returns whether texts have the lengths of others.
+pub fn same_lengths(texts: &[String], others: &[String]) -> bool {
+    texts.len() == others.len() && texts.iter().zip(others).all(|(text, other)| text.len() == other.len())
+}
+
 /// Converts rows to JSON.
 pub fn to_json(rows: &[HistoryRow]) -> Json {
     let row = |row: &HistoryRow| {

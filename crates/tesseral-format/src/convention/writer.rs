@@ -324,6 +324,10 @@ impl Writer for ModelWriter {
         self.inner.push(self.number(array), self.stored(array, chunk)?)
     }
 
+    fn push_all(&self, array: usize, cells: &[u8], threads: usize) -> Result<bool> {
+        Ok(self.plain(array) && self.inner.push_all(self.number(array), cells, threads)?)
+    }
+
     fn place<'a>(&self, array: usize, chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
         self.inner.place(self.number(array), self.stored(array, chunk)?)
     }
@@ -346,6 +350,10 @@ impl Writer for ModelWriter {
 
     fn add_history(&mut self, row: HistoryRow) -> Result<()> {
         self.inner.add_history(row)
+    }
+
+    fn set_parents(&mut self, parents: &[String]) -> bool {
+        self.inner.set_parents(parents)
     }
 
     fn finish_part(&mut self) -> Result<()> {

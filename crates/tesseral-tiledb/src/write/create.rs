@@ -299,6 +299,10 @@ impl Writer for TileDbWriter {
         Ok(())
     }
 
+    fn set_parents(&mut self, parents: &[String]) -> bool {
+        tesseral_format::convention::history::set_parents(&mut self.history, parents)
+    }
+
     fn commit(self: Box<Self>) -> Result<()> {
         let places = self.places();
         let mut fragments = std::mem::take(&mut *self.sealed.lock().unwrap_or_else(PoisonError::into_inner));
