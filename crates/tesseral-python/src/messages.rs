@@ -34,6 +34,7 @@ impl<T> OrRaise<T> for Outcome<T> {
 pub struct EncodingInput {
     hash: bool,
     aggregate_hash: Option<String>,
+    block_hashes: bool,
     allow_nan: bool,
     allow_inf: bool,
     mask_methods: [String; 3],
@@ -58,6 +59,7 @@ impl EncodingInput {
         Ok(EncodeOptions {
             hashing: self.hash,
             aggregate_hash,
+            block_hashes: self.block_hashes,
             masks: MaskOptions {
                 allow_nan: self.allow_nan,
                 allow_inf: self.allow_inf,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::{Deref, Range};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -13,10 +13,11 @@ use tesseral_core::{
     ArraySchema, ChunkStats, Coords, Error, ErrorKind, Limits, Region, Result, Value, alloc,
 };
 use tesseral_format::{
-    Access, ArraySource, CellFault, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, Depth, DigestSpan,
-    DigestSpans, Part, Planned, PlannedChunk, Request, Role, Scratch, Uncovered,
+    Access, ArraySource, CellFault, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, Depth, Digest,
+    DigestSpan, DigestSpans, Part, Planned, PlannedChunk, Request, Role, Scratch, Uncovered,
 };
 use tesseral_store::Rounds;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::audit::{is_inexact, non_finite_faults};
 use crate::compress::decode_mask;
@@ -25,6 +26,7 @@ use crate::object_name::{self, NAME};
 use crate::open::{MessageCatalog, values};
 use crate::pipeline::ObjectPipeline;
 use crate::source::Input;
+use crate::wire::block_hashes::BlockHashes;
 use crate::wire::cbor::{self, CborItem, ErrorLocation, Map};
 use crate::wire::descriptor::{Descriptor, Mask};
 use crate::wire::frame::{CBOR_AFTER, Frame, HEADER_LEN};
@@ -43,9 +45,13 @@ const MASK: &str = "a mask";
 pub(crate) struct TensogramArray {
     catalog: Arc<MessageCatalog>,
     schema: ArraySchema,
+    /// Index of the message in the file, and of the object in the message.
+    number: (usize, usize),
     frame: Frame,
     /// Expected hash of the frame's body.
     hash: Option<u64>,
+    /// Hashes of its blocks, once they were read.
+    blocks: OnceLock<Option<BlockHashes>>,
     pub object: Object,
 }
 
@@ -213,7 +219,41 @@ impl TensogramArray {
         let base = metadata.base.get(number);
         let schema = schema(name, &object.descriptor, base);
         let hash = frame.expected_hash(held.preamble.flags);
-        Ok(Self { catalog: Arc::clone(catalog), schema, frame, hash, object })
+        let (catalog, number, blocks) = (Arc::clone(catalog), (message, number), OnceLock::new());
+        Ok(Self { catalog, schema, number, frame, hash, blocks, object })
+    }
+
+    /// Reads the hashes of blocks, if the object has them and is resident, or only a part of it is requested. Verifies the blocks of the
+    /// descriptor, which later requests need not touch.
+    fn load_blocks(&self, part: bool) -> Result<()> {
+        let source = &self.catalog.source;
+        let wanted = self.catalog.digests && self.hash.is_some() && (part || source.as_slice().is_some());
+        if !wanted || self.blocks.get().is_some() {
+            return Ok(());
+        }
+        let (message, number) = self.number;
+        let message = self.catalog.message(message)?;
+        let blocks = self.catalog.reader().block_hashes(&message, number, &self.frame)?;
+        if let Some(blocks) = &blocks {
+            let (body, cbor) = (self.frame.body(), &self.object.cbor);
+            let first = (cbor.start - body.start) / blocks.block;
+            let start = body.start + first * blocks.block;
+            let bytes = source.get(start..body.end, "object")?;
+            let stored = blocks.hashes.iter().skip(usize::try_from(first).unwrap_or(usize::MAX));
+            let parts = bytes.chunks(usize::try_from(blocks.block).unwrap_or(usize::MAX));
+            for (part, expected) in parts.zip(stored) {
+                let found = xxh3_64(part);
+                if found != *expected {
+                    let detail = format!(
+                        "checksum mismatch in the descriptor: expected {expected:016x}, computed {found:016x}"
+                    );
+                    return Err(Error::corrupt("a chunk", &source.object, start, detail));
+                }
+            }
+        }
+        // Another thread read the same.
+        let _ = self.blocks.set(blocks);
+        Ok(())
     }
 
     /// Returns the codecs of the payload.
@@ -358,7 +398,8 @@ impl ArraySource for TensogramArray {
         let chunks = if nothing {
             Vec::new()
         } else {
-            let planned = self.plan_all(&request.columns, &region);
+            let part = selection.cells().is_none_or(|cells| cells < self.object.cells);
+            let planned = self.load_blocks(part).and_then(|()| self.plan_all(&request.columns, &region));
             vec![planned.map_err(|e| e.in_array(&self.schema.name))?]
         };
         Ok(Planned::Ready(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() }))
@@ -389,7 +430,14 @@ impl ArraySource for TensogramArray {
     }
 
     fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
-        let span = |hash: u64| DigestSpan::single(0, self.frame.body(), chunk.id, hash);
+        let (object, range) = (0, self.frame.body());
+        let span = |hash: u64| match self.blocks.get() {
+            Some(Some(BlockHashes { block, hashes })) => {
+                let digest = Digest::Xxh3Blocks { block: *block, digests: hashes };
+                DigestSpan { object, range, number: chunk.id + 1, digest }
+            }
+            _ => DigestSpan::single(object, range, chunk.id, hash),
+        };
         self.hash.map(span).into_iter().collect()
     }
 

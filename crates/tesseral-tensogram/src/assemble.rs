@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use tesseral_core::{Error, Result};
 
 use crate::wire::align;
+use crate::wire::block_hashes::BlockHashes;
 use crate::wire::cbor::CborItem;
 use crate::wire::descriptor::Descriptor;
 use crate::wire::frame::{self, FrameKind};
@@ -62,8 +63,16 @@ fn padded(body: &[u8]) -> Result<u64> {
 
 /// Encodes the body of a hash list.
 pub fn build_hash_frame_cbor(hashes: &[u64]) -> Vec<u8> {
+    hash_list(hashes, Vec::new())
+}
+
+/// As above, with the hashes of the blocks of each object.
+pub(crate) fn hash_list(hashes: &[u64], mut blocks: Vec<Option<BlockHashes>>) -> Vec<u8> {
     let hashes = hashes.iter().map(|hash| format!("{hash:016x}")).collect();
-    HashList { algorithm: "xxh3".to_owned(), hashes }.to_bytes()
+    if blocks.iter().all(Option::is_none) {
+        blocks.clear();
+    }
+    HashList { algorithm: "xxh3".to_owned(), hashes, blocks }.to_bytes()
 }
 
 /// Returns the offset of each object if the first one is at `start`, and the end of the last one including padding.
@@ -125,18 +134,37 @@ pub fn surround(
     hashed: bool,
     aggregate: AggregateHash,
 ) -> Result<MessageEnvelope> {
-    let flags = compute_message_flags(lengths.len(), hashed, aggregate);
+    surround_blocks(metadata, lengths, hashes, Vec::new(), hashed, aggregate)
+}
+
+/// As above, with the hashes of the blocks of each object.
+pub(crate) fn surround_blocks(
+    metadata: &Metadata,
+    lengths: &[u64],
+    hashes: &[u64],
+    blocks: Vec<Option<BlockHashes>>,
+    hashed: bool,
+    aggregate: AggregateHash,
+) -> Result<MessageEnvelope> {
+    let mut flags = compute_message_flags(lengths.len(), hashed, aggregate);
+    // Hashes of blocks follow the objects, so that the position of an object does not depend on its compressed size.
+    let blocks = if blocks.iter().any(Option::is_some) { blocks } else { Vec::new() };
+    if !blocks.is_empty() && flags & preamble::HASHES_PRESENT != 0 {
+        flags |= preamble::FOOTER_HASHES;
+    }
     let metadata = metadata.to_bytes();
-    let hash_list = build_hash_frame_cbor(hashes);
+    let header_list = build_hash_frame_cbor(hashes);
+    let footer_list =
+        if flags & preamble::FOOTER_HASHES != 0 { hash_list(hashes, blocks) } else { Vec::new() };
     let mut others = preamble::LEN + padded(&metadata)?;
     if flags & preamble::HEADER_HASHES != 0 {
-        others += padded(&hash_list)?;
+        others += padded(&header_list)?;
     }
     let (index, end) =
         if lengths.is_empty() { (Vec::new(), others) } else { build_index_frame(others, lengths)? };
     let mut total_length = end.checked_add(postamble::LEN).ok_or_else(too_long)?;
     if flags & preamble::FOOTER_HASHES != 0 {
-        total_length = total_length.checked_add(padded(&hash_list)?).ok_or_else(too_long)?;
+        total_length = total_length.checked_add(padded(&footer_list)?).ok_or_else(too_long)?;
     }
     let mut head = Vec::new();
     Preamble { flags, total_length }.write(&mut head);
@@ -145,11 +173,11 @@ pub fn surround(
         frame::write(FrameKind::HeaderIndex, &index, hashed, &mut head);
     }
     if flags & preamble::HEADER_HASHES != 0 {
-        frame::write(FrameKind::HeaderHash, &hash_list, hashed, &mut head);
+        frame::write(FrameKind::HeaderHash, &header_list, hashed, &mut head);
     }
     let mut tail = Vec::new();
     if flags & preamble::FOOTER_HASHES != 0 {
-        frame::write(FrameKind::FooterHash, &hash_list, hashed, &mut tail);
+        frame::write(FrameKind::FooterHash, &footer_list, hashed, &mut tail);
     }
     Postamble { first_footer_offset: end, total_length }.write(&mut tail);
     Ok(MessageEnvelope { head, tail, total_length })
@@ -201,7 +229,8 @@ impl<'a> EncodedMessage<'a> {
     ) -> Result<Self> {
         let lengths: Vec<u64> = objects.iter().map(ObjectFrame::total_length).collect();
         let hashes: Vec<u64> = objects.iter().map(ObjectFrame::hash).collect();
-        let surround = surround(metadata, &lengths, &hashes, hashed, aggregate)?;
+        let blocks = objects.iter().map(|object| object.blocks().cloned()).collect();
+        let surround = surround_blocks(metadata, &lengths, &hashes, blocks, hashed, aggregate)?;
         Ok(Self { surround, objects })
     }
 

@@ -19,6 +19,7 @@ use crate::open::{MessageCatalog, TensogramContainer};
 use crate::pipeline::ObjectPipeline;
 use crate::scan::Skipped;
 use crate::source::Input;
+use crate::wire::block_hashes::{BlockHashes, BodyHasher};
 use crate::wire::cbor::{self, CborItem, ErrorLocation};
 use crate::wire::frame::{Frame, FrameKind, HASH_PRESENT};
 use crate::wire::index_and_hashes::{HashList, Index, ListDifference};
@@ -212,6 +213,12 @@ impl<I: Input> Audit<'_, I> {
                     Some(list) if list.is_known() => {
                         let objects: Vec<_> = message.objects().collect();
                         self.differences(frame, list.differences(&objects));
+                        for (index, object) in message.objects().enumerate() {
+                            let blocks = list.blocks_of(index, object, place).map(Option::<&_>::cloned);
+                            if let Some(Some(blocks)) = self.check_result(parse_check, frame, blocks)? {
+                                self.block_hashes(object, index, &blocks)?;
+                            }
+                        }
                     }
                     Some(list) => {
                         let detail = format!("unknown hash algorithm {:?}", list.algorithm);
@@ -250,6 +257,35 @@ impl<I: Input> Audit<'_, I> {
             at = until;
         }
         Ok(self.compare_hash(frame, expected, hasher.digest(), Some(name)))
+    }
+
+    /// Verifies the hashes of the blocks of an object, and its own, if its bytes are not verified by block elsewhere.
+    fn block_hashes(&mut self, object: &Frame, index: usize, blocks: &BlockHashes) -> Result<()> {
+        if !self.payloads && self.depth < Depth::Deep {
+            return Ok(());
+        }
+        let Range { start, end } = object.body();
+        let mut hasher = BodyHasher::with_block(blocks.block);
+        let mut at = start;
+        while at < end {
+            self.cancel.check()?;
+            let until = at.saturating_add(self.reader.input.at_once()).min(end);
+            hasher.update(&self.reader.input.get(at..until, "object")?);
+            at = until;
+        }
+        let (whole, found) = hasher.finish();
+        let pairs = found.iter().flat_map(|found| &found.hashes).zip(&blocks.hashes);
+        let Some(number) = pairs.clone().position(|(found, listed)| found != listed) else {
+            if whole != object.hash && !self.payloads {
+                self.compare_hash(object, object.hash, whole, None);
+            }
+            return Ok(());
+        };
+        let detail = format!("hash mismatch in block {number} of object {index}");
+        let offset = start.saturating_add(blocks.block.saturating_mul(number as u64));
+        let len = blocks.block.min(end.saturating_sub(offset));
+        self.add_finding(Finding::failed("hash_mismatch", detail).at(offset, len));
+        Ok(())
     }
 
     fn compare_hash(&mut self, frame: &Frame, expected: u64, found: u64, name: Option<&str>) -> bool {
@@ -410,7 +446,7 @@ impl<I: Input> Audit<'_, I> {
             limits: self.reader.limits,
             ..DecodeOptions::default()
         };
-        let decoded = open_frame(&self.reader, frame, message.preamble.flags, index, &options)
+        let decoded = open_frame(&self.reader, frame, message.preamble.flags, index, &options, None)
             .and_then(|work| {
                 // All cells of a constant object are equal; one is sufficient.
                 let cells = match work.constant() {

@@ -12,12 +12,13 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::TensogramFormat;
 use crate::api::options::Provenance;
 use crate::array::descriptor_item;
-use crate::assemble::{AggregateHash, surround};
+use crate::assemble::{AggregateHash, surround_blocks};
 use crate::audit::skipped_finding;
 use crate::message::{FrameFault, Message};
 use crate::open::{MessageCatalog, values};
 use crate::scan::{Skipped, ends_whole, truncated_tail};
 use crate::source::{Input, MessageBytes};
+use crate::wire::block_hashes::BlockHashes;
 use crate::wire::cbor::{CborItem, Map};
 use crate::wire::frame::{Frame, HASH_PRESENT, HEADER_LEN};
 use crate::wire::metadata::{EXTRA, Metadata, RESERVED};
@@ -96,7 +97,7 @@ fn merge_all(
             for (key, item) in &stored.extra {
                 merge_key(&mut metadata.extra, key, item, conflict)?;
             }
-            objects.extend(found.objects().map(|frame| StoredObject::locate(catalog, &found, frame)));
+            objects.extend(StoredObject::all(catalog, &found));
         }
     }
     metadata.reserved = Provenance::reproducible().reserved();
@@ -213,8 +214,7 @@ impl TensogramMessages {
         }
         let message = catalog.intact(number)?;
         let mut metadata = Metadata::clone(&*catalog.metadata(number)?);
-        let mut objects: Vec<StoredObject<'_>> =
-            message.objects().map(|frame| StoredObject::locate(catalog, &message, frame)).collect();
+        let mut objects: Vec<StoredObject<'_>> = StoredObject::all(catalog, &message).collect();
         match change {
             MessageChange::Set(keys) => {
                 for (path, value) in *keys {
@@ -229,7 +229,7 @@ impl TensogramMessages {
                     )));
                 }
                 metadata.base = kept.iter().map(|i| metadata.base[*i].clone()).collect();
-                objects = kept.iter().map(|i| objects[*i]).collect();
+                objects = kept.iter().map(|i| objects[*i].clone()).collect();
                 if !message.truncated {
                     // The message is split; keys that identify it are dropped.
                     metadata.reserved = Provenance::reproducible().reserved();
@@ -242,18 +242,28 @@ impl TensogramMessages {
 }
 
 /// An object at its stored location.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct StoredObject<'a> {
     source: &'a MessageBytes,
     frame: Frame,
     /// Whether its hash is verified.
     hashed: bool,
+    /// The hashes of its blocks, if the message lists them.
+    blocks: Option<BlockHashes>,
 }
 
 impl<'a> StoredObject<'a> {
     fn locate(catalog: &'a MessageCatalog, message: &Message, frame: &Frame) -> Self {
         let hashed = frame.expected_hash(message.preamble.flags).is_some();
-        Self { source: &catalog.source, frame: *frame, hashed }
+        Self { source: &catalog.source, frame: *frame, hashed, blocks: None }
+    }
+
+    /// All objects of a message. A damaged list of hashes of blocks is left out.
+    fn all(catalog: &'a MessageCatalog, message: &Message) -> impl Iterator<Item = Self> {
+        message.objects().enumerate().map(|(number, frame)| {
+            let blocks = catalog.reader().block_hashes(message, number, frame).ok().flatten();
+            Self { blocks, ..Self::locate(catalog, message, frame) }
+        })
     }
 
     fn hash_of_body(&self) -> Result<u64> {
@@ -304,7 +314,8 @@ fn rebuild(metadata: &Metadata, objects: &[StoredObject<'_>], put: &mut ByteSink
         false => object.hash_of_body(),
     });
     let hashes: Vec<u64> = hashes.collect::<Result<_>>()?;
-    let around = surround(metadata, &lengths, &hashes, hashed, AggregateHash::Auto)?;
+    let blocks = objects.iter().map(|object| object.blocks.clone()).collect();
+    let around = surround_blocks(metadata, &lengths, &hashes, blocks, hashed, AggregateHash::Auto)?;
     put(&around.head)?;
     for (object, hash) in objects.iter().zip(&hashes) {
         object.write(hashed.then_some(*hash), put)?;

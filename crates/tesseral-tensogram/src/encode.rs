@@ -7,12 +7,12 @@ use tesseral_codec::{Contexts, aec, shuffle};
 use tesseral_core::dtype::Class;
 use tesseral_core::{Advice, DType, Error, ErrorKind, Result, Value};
 use tesseral_format::CodecSpec;
-use xxhash_rust::xxh3::Xxh3;
 
 use crate::buffer_cache;
 use crate::compress::{compress, encode_mask};
 use crate::decode::pattern;
 use crate::pipeline::ObjectPipeline;
+use crate::wire::block_hashes::{BodyHasher, ObjectHashes};
 use crate::wire::cbor::{CborItem, ErrorLocation};
 use crate::wire::descriptor::{Descriptor, Mask, MaskKind};
 use crate::wire::object::ObjectFrame;
@@ -99,6 +99,13 @@ impl Stages {
     /// Returns the descriptor without its data-dependent values.
     pub(crate) fn descriptor(&self) -> &Descriptor {
         &self.descriptor
+    }
+
+    /// Returns whether the payload is the cells as they are in memory, unless some are masked.
+    pub(crate) fn stores_as_given(&self) -> bool {
+        let Descriptor { encoding, filter, compression, big_endian, .. } = &self.descriptor;
+        let swapped = big_endian.is_some_and(|big| big != cfg!(target_endian = "big"));
+        !swapped && [encoding, filter, compression] == ["none"; 3]
     }
 
     /// Returns whether the packing scale is computed from the cells.
@@ -283,18 +290,16 @@ pub(crate) fn encode_object<'a>(
     stages: Stages,
     mut cells: Cow<'a, [u8]>,
     masks: &MaskOptions,
-    hashed: bool,
+    hashes: ObjectHashes,
     threads: usize,
 ) -> Result<ObjectFrame<'a>> {
-    let fits = stages.fits_packing();
+    let (fits, as_given) = (stages.fits_packing(), stages.stores_as_given());
     let mut descriptor = stages.descriptor;
     let dtype = descriptor.dtype;
     // Packing rejects non-finite cells, so no scan is needed after it succeeded.
     let fitted = if fits { fit_and_pack(&mut descriptor, &cells).ok() } else { None };
     let swapped = descriptor.big_endian.is_some_and(|big| big != cfg!(target_endian = "big"));
-    let as_given =
-        !swapped && [&descriptor.encoding, &descriptor.filter, &descriptor.compression] == ["none"; 3];
-    let mut hasher = (hashed && as_given).then(Xxh3::new);
+    let mut hasher = if as_given { hashes.hasher(cells.len() as u64) } else { None };
     let found =
         if fitted.is_some() { Vec::new() } else { take_masks(dtype, &mut cells, masks, hasher.as_mut())? };
     if as_given && found.is_empty() {
@@ -335,7 +340,7 @@ pub(crate) fn encode_object<'a>(
         let mask = append_mask(kind, method, &bits, count, masks.small, region.to_mut(), &mut contexts)?;
         descriptor.masks.push(mask);
     }
-    Ok(ObjectFrame::new(descriptor, region, hashed))
+    Ok(ObjectFrame::with_hashes(descriptor, region, hashes, pipeline.coded_len))
 }
 
 /// Reverses the bytes of every number.
@@ -404,7 +409,7 @@ fn take_masks(
     dtype: DType,
     cells: &mut Cow<'_, [u8]>,
     allowed: &MaskOptions,
-    mut hasher: Option<&mut Xxh3>,
+    mut hasher: Option<&mut BodyHasher>,
 ) -> Result<Masks> {
     let mut hash = |bytes: &[u8]| {
         if let Some(hasher) = &mut hasher {
@@ -504,6 +509,12 @@ const RUN: usize = 4096;
 
 /// Number of bytes scanned before hashing; fits the L2 cache.
 const SPAN: usize = 16 * RUN;
+
+/// Returns whether any cell is not finite.
+pub(crate) fn has_specials(dtype: DType, cells: &[u8]) -> bool {
+    matches!(dtype.class(), Class::Float | Class::Complex)
+        && cells.chunks(RUN).any(|run| may_hold_specials(dtype, run))
+}
 
 /// Returns whether a run of cells contains a non-finite number: adding one to an exponent of all ones carries into the cleared
 /// sign bit. A word of eight bytes holds several numbers, whose carries do not interfere.

@@ -1,11 +1,13 @@
 //! Reading of CBOR frames from a file or a buffer.
 
+use memchr::memmem::Finder;
 use tesseral_core::{Error, Limits, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::array::Object;
 use crate::message::Message;
 use crate::source::Input;
+use crate::wire::block_hashes::{self, BlockHashes};
 use crate::wire::cbor::{self, CborItem, ErrorLocation, Map};
 use crate::wire::frame::{Frame, FrameKind};
 use crate::wire::index_and_hashes::{HashList, Index};
@@ -109,6 +111,40 @@ impl<'a, I: Input> FrameReader<'a, I> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the hashes of the blocks of an object, if the message has them and the object a hash. The list that holds them has a hash as
+    /// well, which is verified.
+    pub(crate) fn block_hashes(
+        &self,
+        message: &Message,
+        number: usize,
+        object: &Frame,
+    ) -> Result<Option<BlockHashes>> {
+        let flags = message.preamble.flags;
+        if !block_hashes::may_have(object) || object.expected_hash(flags).is_none() {
+            return Ok(None);
+        }
+        let key = Finder::new(block_hashes::KEY);
+        for frame in message.frames.iter().rev() {
+            let list = matches!(frame.kind, FrameKind::HeaderHash | FrameKind::FooterHash);
+            if !list || frame.expected_hash(flags).is_none() {
+                continue;
+            }
+            let checked = Self { digests: true, ..*self };
+            let bytes = checked.body(message, frame, "hash list")?;
+            // Lists without the key are not parsed: they can have very many hashes.
+            if key.find(&bytes).is_none() {
+                continue;
+            }
+            let place =
+                ErrorLocation { what: "hash list", object: self.input.name(), offset: frame.body().start };
+            let list = HashList::from_item(cbor::parse_within(&bytes, &self.limits, place)?.0, place)?;
+            if let Some(blocks) = list.blocks_of(number, object, place)? {
+                return Ok(Some(blocks.clone()));
+            }
+        }
+        Ok(None)
     }
 
     /// Returns the keys of preceder metadata.

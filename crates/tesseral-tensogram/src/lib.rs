@@ -60,6 +60,7 @@ mod repair;
 mod scan;
 mod source;
 mod spool;
+mod streamed;
 pub mod wire;
 mod write;
 

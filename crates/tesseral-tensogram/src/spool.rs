@@ -7,13 +7,13 @@ use tesseral_codec::Contexts;
 use tesseral_core::dtype::Class;
 use tesseral_core::{DType, Region, Result};
 use tesseral_store::Staged;
-use xxhash_rust::xxh3::Xxh3;
 
 use crate::compress::ZstdEncoder;
 use crate::encode::{
     MaskFinder, MaskOptions, Masks, PLACE, Stages, append_mask, clear_masked, set_packing, swap,
 };
 use crate::pipeline::{Compression, ObjectPipeline};
+use crate::wire::block_hashes::{BlockHashes, BodyHasher, ObjectHashes};
 use crate::wire::object::frame_ends;
 
 /// Bytes of cells encoded at a time: a multiple of all cell sizes and of eight cells, so that packed blocks are byte-aligned.
@@ -70,17 +70,19 @@ pub(crate) struct Spool<'a> {
 }
 
 /// A frame in the file.
+#[derive(Debug)]
 pub(crate) struct SpooledFrame {
     /// End of the padding.
     pub end: u64,
     /// Length without padding.
     pub length: u64,
     pub hash: u64,
+    pub blocks: Option<BlockHashes>,
 }
 
 impl Spool<'_> {
     /// Encodes the object into a frame at offset `to`.
-    pub(crate) fn encode(&self, to: u64, masks: &MaskOptions, hashed: bool) -> Result<SpooledFrame> {
+    pub(crate) fn encode(&self, to: u64, masks: &MaskOptions, hashes: ObjectHashes) -> Result<SpooledFrame> {
         let mut descriptor = self.stages.descriptor().clone();
         let dtype = descriptor.dtype;
         let (found, range) = self.survey(dtype, masks)?;
@@ -89,8 +91,12 @@ impl Spool<'_> {
         }
         let pipeline = ObjectPipeline::from_descriptor(&descriptor, PLACE)?;
         let swaps = descriptor.big_endian.is_some_and(|big| big != cfg!(target_endian = "big"));
-        let mut out =
-            FrameOutput { staged: self.staged, at: to + HEAD, hash: hashed.then(Xxh3::new), len: 0 };
+        let mut out = FrameOutput {
+            staged: self.staged,
+            at: to + HEAD,
+            hash: hashes.hasher(pipeline.coded_len),
+            len: 0,
+        };
         let mut encoder = match pipeline.compression {
             Compression::Zstd(level) => Some(ZstdEncoder::new(level, pipeline.coded_len)?),
             _ => None,
@@ -133,14 +139,14 @@ impl Spool<'_> {
             descriptor.masks.push(mask);
         }
         let cbor = descriptor.to_bytes();
-        let hash = out.hash.as_mut().map_or(0, |hash| {
+        let (hash, blocks) = out.hash.take().map_or((0, None), |mut hash| {
             hash.update(&cbor);
-            hash.digest()
+            hash.finish()
         });
-        let (head, tail, length) = frame_ends(&cbor, out.len, hash, hashed);
+        let (head, tail, length) = frame_ends(&cbor, out.len, hash, hashes.any());
         self.staged.write_at(to, &head)?;
         self.staged.write_at(out.at, &tail)?;
-        Ok(SpooledFrame { end: out.at + tail.len() as u64, length, hash })
+        Ok(SpooledFrame { end: out.at + tail.len() as u64, length, hash, blocks })
     }
 
     /// Calls `visit` with the index of the first cell of each block, and its cells.
@@ -185,7 +191,7 @@ const HEAD: u64 = crate::wire::frame::HEADER_LEN;
 struct FrameOutput<'a> {
     staged: &'a dyn Staged,
     at: u64,
-    hash: Option<Xxh3>,
+    hash: Option<BodyHasher>,
     len: u64,
 }
 

@@ -10,7 +10,7 @@ use tesseral_core::metadata::RESERVED_NAME_PREFIX;
 use tesseral_core::schema::{CellLen, Labels};
 use tesseral_core::{
     Advice, ArraySchema, Attributes, ChunkGrid, ChunkStats, Coords, DType, Error, HistoryRow, Order, Region,
-    Result,
+    Result, alloc,
 };
 use tesseral_format::{
     ArraySpec, Column, ColumnData, CreateOptions, EncodedChunk, EncodedPart, Role, Scratch, Writer,
@@ -18,15 +18,17 @@ use tesseral_format::{
 use tesseral_store::{Staged, Store};
 
 use crate::array::{DIM_LABELS, DIM_NAMES};
-use crate::assemble::{AggregateHash, surround, tensor_item};
+use crate::assemble::{AggregateHash, MessageEnvelope, surround_blocks, tensor_item};
 use crate::create_options::TensogramCreateOptions;
 use crate::encode::{MaskOptions, Stages, encode_object};
 use crate::object_name::{self, NAME, VARIABLE_NAME};
 use crate::open::HISTORY;
-use crate::spool::{self, Spool};
+use crate::spool::{self, Spool, SpooledFrame};
+use crate::streamed::{self, ChunkStream, ObjectStream};
+use crate::wire::block_hashes::{BlockHashes, ObjectHashes};
 use crate::wire::cbor::{CborItem, Map};
 use crate::wire::descriptor::{self, Descriptor};
-use crate::wire::frame::FrameKind;
+use crate::wire::frame::{FrameKind, HEADER_LEN};
 use crate::wire::metadata::{Metadata, RESERVED};
 use crate::wire::object::ObjectFrame;
 
@@ -38,7 +40,7 @@ pub(crate) struct TensogramWriter {
     offset: u64,
     /// Whether a message was begun since the last one was finished. A file has at least one.
     begun: bool,
-    hashed: bool,
+    hashes: ObjectHashes,
     masks: MaskOptions,
     reserved: Map,
     extra: Map,
@@ -62,6 +64,17 @@ struct PendingObject {
     /// The cells are spooled in the file.
     spooled: bool,
     gathered: Mutex<CollectedCells>,
+    stream: Mutex<ChunkStream>,
+}
+
+/// An object that is complete.
+#[derive(Debug)]
+enum CompleteObject {
+    Frame(ObjectFrame<'static>),
+    /// Its cells are spooled in the file.
+    Spooled,
+    /// It is in the file, where the next object belongs.
+    Written(SpooledFrame),
 }
 
 /// Objects in the file, contiguous.
@@ -72,8 +85,20 @@ struct WrittenObjects {
     end: u64,
     lengths: Vec<u64>,
     hashes: Vec<u64>,
-    /// Objects completed out of order; without a frame, their cells are spooled in the file.
-    waiting: BTreeMap<usize, Option<ObjectFrame<'static>>>,
+    blocks: Vec<Option<BlockHashes>>,
+    /// An object is written at the end, although it is not complete.
+    begun: bool,
+    /// Objects completed out of order.
+    waiting: BTreeMap<usize, CompleteObject>,
+}
+
+impl WrittenObjects {
+    fn add(&mut self, written: SpooledFrame) {
+        self.end = written.end;
+        self.lengths.push(written.length);
+        self.hashes.push(written.hash);
+        self.blocks.push(written.blocks);
+    }
 }
 
 /// Moves the bytes from `start` to `end` so that they begin at `to`.
@@ -107,6 +132,10 @@ struct CollectedCells {
 }
 
 impl PendingObject {
+    fn stream(&self) -> MutexGuard<'_, ChunkStream> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn gathered(&self) -> MutexGuard<'_, CollectedCells> {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -152,6 +181,18 @@ impl PendingObject {
         Ok(gathered)
     }
 
+    /// Collects the cells of an object of which some chunks were written.
+    fn collect_again(&self, written: &ObjectStream, staged: &dyn Staged) -> Result<()> {
+        let size = self.dtype.size().unwrap_or(1) as u64;
+        let mut gathered = self.gathered();
+        let len = usize::try_from(self.len).unwrap_or(usize::MAX);
+        alloc::resize("an object in memory", &mut gathered.cells, len, 0)?;
+        written.read_back(staged, &self.grid, size, &mut gathered.cells)?;
+        gathered.done.clone_from(&written.done);
+        gathered.left = written.left;
+        Ok(())
+    }
+
     /// Copies the cells of a chunk; returns all cells after the last chunk.
     fn gather(&self, coords: &[u64], values: &[u8]) -> Result<Option<Vec<u8>>> {
         let (region, whole) = (self.region(coords)?, Region::from_shape(&self.shape));
@@ -174,10 +215,15 @@ impl PendingObject {
 
     /// Fails with the first missing chunk.
     fn check_whole(&self) -> Result<()> {
+        let stream = self.stream();
         let gathered = self.gathered();
-        let missing = match gathered.done.is_empty() {
+        let done = match &*stream {
+            ChunkStream::On(object) => &object.done,
+            ChunkStream::Unknown | ChunkStream::Off => &gathered.done,
+        };
+        let missing = match done.is_empty() {
             true => (self.grid.total() > 0).then_some(0),
-            false => gathered.done.iter().position(|done| !done),
+            false => done.iter().position(|done| !done),
         };
         match missing {
             Some(linear) => {
@@ -241,7 +287,7 @@ impl TensogramWriter {
             staged: store.stage("", options.overwrite)?,
             offset: 0,
             begun: true,
-            hashed: options.digests,
+            hashes: ObjectHashes::of_options(options.digests, true),
             masks,
             reserved: provenance.reserved(),
             extra: Map::new(),
@@ -263,50 +309,151 @@ impl TensogramWriter {
     /// Encodes a complete object and writes it after its predecessors, or retains it until they are written.
     fn store_object(&self, number: usize, cells: Vec<u8>) -> Result<()> {
         let array = self.array(number)?;
-        let frame = encode_object(array.stages.clone(), Cow::Owned(cells), &self.masks, self.hashed, 1);
-        self.put(number, Some(frame.map_err(|e| e.in_array(&array.name))?))
+        let frame = encode_object(array.stages.clone(), Cow::Owned(cells), &self.masks, self.hashes, 1);
+        self.put(number, CompleteObject::Frame(frame.map_err(|e| e.in_array(&array.name))?))
     }
 
     /// Writes an object and the retained ones that follow it.
-    fn put(&self, number: usize, frame: Option<ObjectFrame<'static>>) -> Result<()> {
+    fn put(&self, number: usize, object: CompleteObject) -> Result<()> {
         let mut placed = self.placed();
-        placed.waiting.insert(number, frame);
-        if placed.lengths.is_empty() {
+        self.begin_objects(&mut placed)?;
+        placed.waiting.insert(number, object);
+        self.put_waiting(&mut placed)
+    }
+
+    /// Determines where the first object begins.
+    fn begin_objects(&self, placed: &mut WrittenObjects) -> Result<()> {
+        if placed.lengths.is_empty() && !placed.begun {
             placed.start = self.offset.saturating_add(self.likely_head()?);
             placed.end = placed.start;
-        }
-        while let Some((number, frame)) = {
-            let next = placed.lengths.len();
-            placed.waiting.remove(&next).map(|frame| (next, frame))
-        } {
-            let (end, length, hash) = match frame {
-                Some(frame) => self.write(&frame, placed.end)?,
-                None => self.encode_spooled(number, placed.end)?,
-            };
-            placed.end = end;
-            placed.lengths.push(length);
-            placed.hashes.push(hash);
         }
         Ok(())
     }
 
-    /// Writes a frame; returns its end, length and hash.
-    fn write(&self, frame: &ObjectFrame<'_>, mut at: u64) -> Result<(u64, u64, u64)> {
+    /// Writes the retained objects that are next.
+    fn put_waiting(&self, placed: &mut WrittenObjects) -> Result<()> {
+        while let Some((number, object)) = {
+            let next = placed.lengths.len();
+            placed.waiting.remove(&next).map(|object| (next, object))
+        } {
+            let written = match object {
+                CompleteObject::Frame(frame) => self.write(&frame, placed.end)?,
+                CompleteObject::Spooled => self.encode_spooled(number, placed.end)?,
+                CompleteObject::Written(written) => written,
+            };
+            placed.add(written);
+        }
+        Ok(())
+    }
+
+    /// Writes a chunk to its final place, if the object is the next one and consists of contiguous chunks without masked cells.
+    fn stream_chunk(
+        &self,
+        number: usize,
+        array: &PendingObject,
+        coords: &[u64],
+        cells: &[u8],
+    ) -> Result<bool> {
+        let mut stream = array.stream();
+        if let ChunkStream::Unknown = &*stream {
+            *stream = self.begin_stream(number, array)?;
+        }
+        let ChunkStream::On(object) = &mut *stream else { return Ok(false) };
+        let (linear, region) = (array.grid.linear(coords) as usize, array.region(coords)?);
+        if object.done.get(linear).is_none_or(|done| *done) {
+            return Err(Error::invalid("duplicate chunk").in_array(&array.name).in_chunk(coords));
+        }
+        if !object.push(&*self.staged, &array.stages, (linear, &region), cells)? {
+            array.collect_again(object, &*self.staged)?;
+            self.placed().begun = false;
+            *stream = ChunkStream::Off;
+            return Ok(false);
+        }
+        if object.left == 0
+            && let ChunkStream::On(object) = std::mem::replace(&mut *stream, ChunkStream::Off)
+        {
+            array.gathered().done = object.done.clone();
+            let frame = object.finish(&*self.staged, &array.stages, array.len)?;
+            self.placed().begun = false;
+            self.put(number, CompleteObject::Written(frame))?;
+        }
+        Ok(true)
+    }
+
+    fn begin_stream(&self, number: usize, array: &PendingObject) -> Result<ChunkStream> {
+        let collected = !array.gathered().done.is_empty();
+        let mut placed = self.placed();
+        if collected
+            || placed.lengths.len() != number
+            || !array.stages.stores_as_given()
+            || array.dtype.size().is_none()
+            || !streamed::is_contiguous(&array.grid)
+        {
+            return Ok(ChunkStream::Off);
+        }
+        self.begin_objects(&mut placed)?;
+        placed.begun = true;
+        let chunks = usize::try_from(array.grid.total()).unwrap_or(usize::MAX);
+        Ok(ChunkStream::On(ObjectStream::new(placed.end, chunks, array.len, self.hashes)?))
+    }
+
+    /// Encodes an object from borrowed cells and writes it. An uncompressed one is written while it is hashed.
+    fn encode_all(
+        &self,
+        array: &PendingObject,
+        cells: &[u8],
+        at: u64,
+        threads: usize,
+    ) -> Result<SpooledFrame> {
+        let early = threads > 1 && array.stages.stores_as_given();
+        let (frame, written) = std::thread::scope(|scope| {
+            let writing = early.then(|| scope.spawn(|| self.staged.write_at(at + HEADER_LEN, cells)));
+            let frame =
+                encode_object(array.stages.clone(), Cow::Borrowed(cells), &self.masks, self.hashes, threads);
+            (frame, writing.map(std::thread::ScopedJoinHandle::join))
+        });
+        let frame = frame?;
+        match written {
+            // Masked cells are others than those that were written.
+            Some(written) if frame.borrows() => {
+                written.map_err(|_| Error::internal("the thread that writes an object panicked"))??;
+                self.write_around(&frame, at)
+            }
+            _ => self.write(&frame, at),
+        }
+    }
+
+    /// Writes a frame whose payload has been written.
+    fn write_around(&self, frame: &ObjectFrame<'_>, at: u64) -> Result<SpooledFrame> {
+        let mut place = at;
+        frame.write(|bytes| {
+            if place != at + HEADER_LEN {
+                self.staged.write_at(place, bytes)?;
+            }
+            place += bytes.len() as u64;
+            Ok::<(), Error>(())
+        })?;
+        let (length, hash) = (frame.total_length(), frame.hash());
+        Ok(SpooledFrame { end: place, length, hash, blocks: frame.blocks().cloned() })
+    }
+
+    /// Writes a frame.
+    fn write(&self, frame: &ObjectFrame<'_>, mut at: u64) -> Result<SpooledFrame> {
         frame.write(|bytes| {
             self.staged.write_at(at, bytes)?;
             at += bytes.len() as u64;
             Ok::<(), Error>(())
         })?;
-        Ok((at, frame.total_length(), frame.hash()))
+        let (length, hash) = (frame.total_length(), frame.hash());
+        Ok(SpooledFrame { end: at, length, hash, blocks: frame.blocks().cloned() })
     }
 
     /// Encodes and writes an object whose cells are spooled in the file.
-    fn encode_spooled(&self, number: usize, at: u64) -> Result<(u64, u64, u64)> {
+    fn encode_spooled(&self, number: usize, at: u64) -> Result<SpooledFrame> {
         let array = self.array(number)?;
         let (staged, offset) = (&*self.staged, self.spool_at(number)?);
         let spool = Spool { staged, stages: &array.stages, offset, len: array.len };
-        let frame = spool.encode(at, &self.masks, self.hashed).map_err(|e| e.in_array(&array.name))?;
-        Ok((frame.end, frame.length, frame.hash))
+        spool.encode(at, &self.masks, self.hashes).map_err(|e| e.in_array(&array.name))
     }
 
     /// Offset of the spooled cells of an object: after the largest possible end of the message.
@@ -326,9 +473,18 @@ impl TensogramWriter {
             Ok(cells.saturating_add(cbor).saturating_add(FrameKind::Object.min_len()))
         };
         let lengths: Vec<u64> = self.arrays.iter().map(frame).collect::<Result<_>>()?;
-        let hashes = vec![0; lengths.len()];
-        let around = surround(&self.metadata(), &lengths, &hashes, self.hashed, AggregateHash::Auto)?;
+        let around = self.surround(&lengths, &vec![0; lengths.len()], Vec::new())?;
         Ok(around.head.len() as u64)
+    }
+
+    fn surround(
+        &self,
+        lengths: &[u64],
+        hashes: &[u64],
+        blocks: Vec<Option<BlockHashes>>,
+    ) -> Result<MessageEnvelope> {
+        let (metadata, hashed) = (self.metadata(), self.hashes.any());
+        surround_blocks(&metadata, lengths, hashes, blocks, hashed, AggregateHash::Auto)
     }
 
     /// Writes what surrounds the objects of the message; returns its end.
@@ -340,8 +496,8 @@ impl TensogramWriter {
             }
         }
         let placed = self.placed();
-        let (lengths, hashes) = (&placed.lengths, &placed.hashes);
-        let around = surround(&self.metadata(), lengths, hashes, self.hashed, AggregateHash::Auto)?;
+        let lengths = &placed.lengths;
+        let around = self.surround(lengths, &placed.hashes, placed.blocks.clone())?;
         let head = self.offset + around.head.len() as u64;
         if !lengths.is_empty() {
             shift(&*self.staged, placed.start, placed.end, head)?;
@@ -481,6 +637,7 @@ impl Writer for TensogramWriter {
                 len: 0,
                 spooled: false,
                 gathered: Mutex::default(),
+                stream: Mutex::default(),
             };
             array.len = array.bytes_of(Region::from_shape(&array.shape).cells())? as u64;
             array.spooled = array.len > self.work_space && spool::streams(&array.stages);
@@ -545,12 +702,38 @@ impl Writer for TensogramWriter {
         if array.spooled {
             let offset = self.spool_at(number)?;
             if array.spool(&*self.staged, offset, &chunk.coords, &part.bytes)? {
-                self.put(number, None)?;
+                self.put(number, CompleteObject::Spooled)?;
             }
-        } else if let Some(cells) = array.gather(&chunk.coords, &part.bytes)? {
+        } else if !self.stream_chunk(number, array, &chunk.coords, &part.bytes)?
+            && let Some(cells) = array.gather(&chunk.coords, &part.bytes)?
+        {
             self.store_object(number, cells)?;
         }
         Ok(())
+    }
+
+    fn push_all(&self, number: usize, cells: &[u8], threads: usize) -> Result<bool> {
+        let array = self.array(number)?;
+        if array.spooled || cells.is_empty() || cells.len() as u64 != array.len {
+            return Ok(false);
+        }
+        let stream = array.stream();
+        let mut gathered = array.gathered();
+        let mut placed = self.placed();
+        if matches!(*stream, ChunkStream::On(_))
+            || !gathered.done.is_empty()
+            || placed.lengths.len() != number
+        {
+            return Ok(false);
+        }
+        self.begin_objects(&mut placed)?;
+        let chunks = usize::try_from(array.grid.total()).unwrap_or(usize::MAX);
+        let frame =
+            self.encode_all(array, cells, placed.end, threads).map_err(|e| e.in_array(&array.name))?;
+        alloc::resize("chunks", &mut gathered.done, chunks, true)?;
+        placed.add(frame);
+        self.put_waiting(&mut placed)?;
+        Ok(true)
     }
 
     fn set_attributes(&mut self, attributes: Attributes) -> Result<()> {
@@ -564,6 +747,10 @@ impl Writer for TensogramWriter {
         self.history.push(row);
         self.begun = true;
         Ok(())
+    }
+
+    fn set_parents(&mut self, parents: &[String]) -> bool {
+        tesseral_format::convention::history::set_parents(&mut self.history, parents)
     }
 
     /// A part is a message.

@@ -339,3 +339,92 @@ fn unsupported_schemas_are_rejected() {
     let error = begin(reserved, &[]).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::InvalidRequest { .. }), "{error}");
 }
+
+/// Cells of float64: all finite, or with NaN near the end.
+fn doubles(count: u64, special: bool) -> Vec<u8> {
+    let value = |i: u64| if special && i + 7 == count { f64::NAN } else { i as f64 * 0.5 };
+    (0..count).flat_map(|i| value(i).to_ne_bytes()).collect()
+}
+
+/// Writes an array of 12×40×50 cells by chunks in the given order, or all at once; returns the file.
+fn file(chunk: &[u64], codec: &[&str], cells: &[u8], order: Option<&[u64]>) -> Vec<u8> {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new("a.tgm"));
+    let mut writer = TensogramFormat.create(Arc::clone(&store), &CreateOptions::default()).unwrap();
+    let schema = ArraySchema::dense("a", DType::Float64, &[12, 40, 50], chunk);
+    let grid = schema.grid().unwrap().counted().unwrap();
+    let array = writer.begin(&ArraySpec { schema, codecs: vec![codecs(codec)], text: None }).unwrap();
+    match order {
+        None => assert!(writer.push_all(array, cells, 2).unwrap()),
+        Some(order) => {
+            for &number in order {
+                let coords = grid.coords(number);
+                let region = grid.region(&coords);
+                let cell = |i: u64, j: u64, k: u64| ((i * 40 + j) * 50 + k) as usize * 8;
+                let mut values = Vec::new();
+                for i in region.start(0)..region.end(0) {
+                    for j in region.start(1)..region.end(1) {
+                        values.extend_from_slice(
+                            &cells[cell(i, j, region.start(2))..][..region.extent(2) as usize * 8],
+                        );
+                    }
+                }
+                let column = ColumnData::Fixed { values: &values, validity: None };
+                let chunk =
+                    writer.encode(array, &coords, &[column], Vec::new(), &mut Scratch::default()).unwrap();
+                writer.push(array, chunk).unwrap();
+            }
+        }
+    }
+    writer.commit().unwrap();
+    store.read_all("", u64::MAX).unwrap().to_vec()
+}
+
+#[test]
+fn files_do_not_depend_on_how_cells_arrive() {
+    for special in [false, true] {
+        let cells = doubles(12 * 40 * 50, special);
+        for codec in [&[][..], &["zstd"]] {
+            // Chunks that are not contiguous are collected.
+            let collected = file(&[12, 20, 50], codec, &cells, Some(&[1, 0]));
+            assert_eq!(file(&[12, 20, 50], codec, &cells, None), collected);
+            for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 0, 3, 2], [0, 3, 1, 2]] {
+                assert_eq!(file(&[3, 40, 50], codec, &cells, Some(&order)), collected, "{special} {order:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn chunks_that_are_written_as_they_arrive_are_counted() {
+    let cells = doubles(6 * 50, false);
+    let columns = [ColumnData::Fixed { values: &cells, validity: None }];
+    let begin = |arrays: usize| {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new("a.tgm"));
+        let mut writer = TensogramFormat.create(Arc::clone(&store), &CreateOptions::default()).unwrap();
+        for number in 0..arrays {
+            let schema = ArraySchema::dense(format!("a{number}"), DType::Float64, &[12, 50], &[6, 50]);
+            writer.begin(&ArraySpec::raw(schema)).unwrap();
+        }
+        (store, writer)
+    };
+    let push = |writer: &dyn tesseral_format::Writer, array: usize, chunk: u64| {
+        let chunk = writer.encode(array, &[chunk, 0], &columns, Vec::new(), &mut Scratch::default())?;
+        writer.push(array, chunk)
+    };
+    let (_, writer) = begin(1);
+    push(&*writer, 0, 1).unwrap();
+    assert!(matches!(push(&*writer, 0, 1).unwrap_err().kind(), ErrorKind::InvalidRequest { .. }));
+    assert!(!writer.push_all(0, &[cells.clone(), cells.clone()].concat(), 2).unwrap());
+    let missing = writer.commit().unwrap_err();
+    assert_eq!(missing.chunk(), Some(&[0, 0][..]), "{missing}");
+    // Objects whose chunks alternate have the bytes of those written one after another.
+    let written = |order: &[(usize, u64)]| {
+        let (store, writer) = begin(3);
+        order.iter().for_each(|(array, chunk)| push(&*writer, *array, *chunk).unwrap());
+        writer.commit().unwrap();
+        store.read_all("", u64::MAX).unwrap()
+    };
+    let expected = written(&[(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]);
+    assert_eq!(written(&[(2, 0), (0, 1), (1, 0), (0, 0), (1, 1), (2, 1)]), expected);
+    assert_eq!(written(&[(0, 1), (2, 1), (2, 0), (1, 0), (1, 1), (0, 0)]), expected);
+}

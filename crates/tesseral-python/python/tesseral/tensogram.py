@@ -209,6 +209,7 @@ def encode_options(
     neg_inf_mask_method: str | None = None,
     small_mask_threshold_bytes: int | None = None,
     reproducible: bool = False,
+    block_hashes: bool = True,
 ) -> dict[str, Any]:
     if hash not in ("xxh3", True, None, False):
         raise ValueError(f"hash must be 'xxh3' or None, not {hash!r}")
@@ -216,6 +217,7 @@ def encode_options(
     return {
         "hash": bool(hash),
         "aggregate_hash": aggregate_hash,
+        "block_hashes": block_hashes,
         "allow_nan": allow_nan,
         "allow_inf": allow_inf,
         "mask_methods": [method or "roaring" for method in methods],
@@ -248,7 +250,8 @@ def encode(metadata: Mapping[str, Any] | Metadata | None, objects: Objects, **op
     cells have them; `encoding`, `filter` and `compression` default to `"none"`.
 
     Options: `hash` (`"xxh3"` or None), `aggregate_hash`, `allow_nan`, `allow_inf`, `nan_mask_method` and others,
-    `small_mask_threshold_bytes`; `reproducible=True` omits time and UUID, so that equal input produces equal bytes.
+    `small_mask_threshold_bytes`; `reproducible=True` omits time and UUID, so that equal input produces equal bytes. `block_hashes=False`
+    omits hashes of the blocks of objects above 128 KiB, which `decode_range` verifies and the reference ignores.
     """
     pairs = [_described(descriptor, cells) for descriptor, cells in objects]
     return _native.encode(_given(metadata), pairs, encode_options(**options), False)
@@ -294,8 +297,9 @@ def decode_range(
 ) -> Any:
     """Decodes ranges of cells, each `(first, count)`, of one object: a list of one-dimensional arrays, or with `join` one array.
 
-    A hash covers a whole object, so verifying it costs as much as reading the object. It is verified with `verify=True` (or
-    `require_hash=True`), and not by default, as in the reference. `TensogramFile.decode_range` verifies each object once.
+    The hashes of the blocks that the ranges touch are verified. An object without such hashes has one over all of it, which costs as
+    much as reading the object: it is verified with `verify=True` (or `require_hash=True`), and not by default, as in the reference.
+    `TensogramFile.decode_range` verifies each object, or block, once.
     """
     how = decode_options(**options, verify_ranges=verify)
     return _ranges(*_native.decode_range(_bytes(buffer), index, list(ranges), how), how, join)

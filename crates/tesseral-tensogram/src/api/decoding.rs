@@ -1,9 +1,9 @@
 //! Decoding of messages into cells.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use tesseral_codec::bitset;
 use tesseral_core::{DType, Error, alloc};
@@ -12,6 +12,7 @@ use tesseral_store::Buffer;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::error::{Result, TensogramError};
+use super::object_blocks::ObjectBlocks;
 use super::options::DecodeOptions;
 use crate::array::Object;
 use crate::decode::{decode as decode_cells, decode_window, frame_cells, window};
@@ -80,8 +81,8 @@ pub fn decode_object<'a>(
 }
 
 /// Decodes ranges of cells, each `(first, count)`, of one object of the message at the start of a buffer. Decodes only the
-/// bytes that the codecs need. A hash covers all of an object, so it is verified only with
-/// [`verify_ranges`](DecodeOptions::verify_ranges) or [`require_hash`](DecodeOptions::require_hash).
+/// bytes that the codecs need, and verifies the hashes of their blocks, if the message has such hashes. Other objects have one hash over all of
+/// them, which is verified only with [`verify_ranges`](DecodeOptions::verify_ranges) or [`require_hash`](DecodeOptions::require_hash).
 ///
 /// # Errors
 /// As [`decode_object`], and `Encoding` when a range exceeds the object.
@@ -92,8 +93,10 @@ pub fn decode_range<'a>(
     options: &DecodeOptions,
 ) -> Result<(Descriptor, Vec<Cow<'a, [u8]>>)> {
     let input = SliceInput { name: BUFFER, bytes: buffer };
-    let options = DecodeOptions { verify_hash: options.verify_ranges, ..options.clone() };
-    let (descriptor, cells) = OpenedMessage::at(&input, 0, &options)?.ranges(index, ranges)?;
+    let whole = options.verify_ranges || options.require_hash;
+    let options = DecodeOptions { verify_hash: options.verify_hash || whole, ..options.clone() };
+    let opened = OpenedMessage { blocks_only: !whole, ..OpenedMessage::at(&input, 0, &options)? };
+    let (descriptor, cells) = opened.ranges(index, ranges)?;
     Ok((descriptor, cells.into_iter().map(Cow::from).collect()))
 }
 
@@ -153,19 +156,40 @@ pub(crate) struct OpenedMessage<'a, I> {
     pub message: Message,
     options: &'a DecodeOptions,
     verified: Option<&'a VerifiedObjects>,
+    /// Ranges of objects without hashes of blocks are not verified.
+    blocks_only: bool,
 }
 
-/// Offsets of the objects of an open file whose hashes were verified.
+/// What was verified of an open file, by the offsets of object frames.
 #[derive(Debug, Default)]
-pub(crate) struct VerifiedObjects(RwLock<HashSet<u64>>);
+pub(crate) struct VerifiedObjects {
+    whole: RwLock<HashSet<u64>>,
+    /// The blocks of some objects; `None` for objects without.
+    blocks: RwLock<HashMap<u64, Option<Arc<ObjectBlocks>>>>,
+}
+
+/// Number of objects whose blocks are remembered.
+const MOST_KEPT: usize = 64;
 
 impl VerifiedObjects {
     fn contains(&self, frame: &Frame) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).contains(&frame.offset)
+        self.whole.read().unwrap_or_else(PoisonError::into_inner).contains(&frame.offset)
     }
 
     fn insert(&self, frame: &Frame) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(frame.offset);
+        self.whole.write().unwrap_or_else(PoisonError::into_inner).insert(frame.offset);
+    }
+
+    fn blocks(&self, frame: &Frame) -> Option<Option<Arc<ObjectBlocks>>> {
+        self.blocks.read().unwrap_or_else(PoisonError::into_inner).get(&frame.offset).cloned()
+    }
+
+    fn keep_blocks(&self, frame: &Frame, blocks: Option<Arc<ObjectBlocks>>) {
+        let mut kept = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= MOST_KEPT {
+            kept.clear();
+        }
+        kept.insert(frame.offset, blocks);
     }
 }
 
@@ -198,7 +222,7 @@ impl<'a, I: Input> OpenedMessage<'a, I> {
         }
         // Hashes are compared below, so that a mismatch is reported as `HashMismatch`.
         let reader = FrameReader { input, limits: options.limits, digests: false };
-        Ok(Self { reader, message, options, verified: None })
+        Ok(Self { reader, message, options, verified: None, blocks_only: false })
     }
 
     /// Verifies the hash of an object only if it is not among the verified ones.
@@ -232,13 +256,56 @@ impl<'a, I: Input> OpenedMessage<'a, I> {
 
     /// Decodes all cells of an object.
     pub(crate) fn object(&self, index: usize) -> Result<(Descriptor, CellBytes<I::ByteSlice>)> {
+        if let Some((work, cells)) = self.decode_while_hashing(index)? {
+            return Ok((work.object.descriptor, cells));
+        }
         let work = self.open_object(index)?;
-        let cells = if work.is_view(self.options) {
-            CellBytes::View(work.piece(&work.object.payload)?)
-        } else {
-            CellBytes::Decoded(work.decode(0..work.object.cells, self.options, I::KEEPS)?)
-        };
+        let cells = work.all_cells(self.options)?;
         Ok((work.object.descriptor, cells))
+    }
+
+    /// Decodes all cells of a large object while another thread computes its hash; `None` if it has none, or it is known to be right.
+    fn decode_while_hashing(
+        &self,
+        index: usize,
+    ) -> Result<Option<(ObjectDecoder<'a, I>, CellBytes<I::ByteSlice>)>> {
+        let (frame, flags) = (self.frame(index)?, self.message.preamble.flags);
+        let wanted = self.options.verify_hash || self.options.require_hash;
+        let known = self.verified.is_some_and(|verified| verified.contains(frame));
+        let range = frame.body();
+        let large = range.end - range.start >= SHARED as u64 && self.options.threads() > 1;
+        let Some(expected) = frame.expected_hash(flags).filter(|_| wanted && !known && large) else {
+            return Ok(None);
+        };
+        let body = self.reader.input.get(range, "object")?;
+        let compared = |actual: u64| match actual == expected {
+            true => Ok(()),
+            false => Err(TensogramError::HashMismatch { object_index: Some(index), expected, actual }),
+        };
+        let hashes = self.blocks(index, frame).ok().flatten();
+        let work = match parsed_frame(&self.reader, frame, index, None, None) {
+            Ok(work) => ObjectDecoder { body: Some(body), ..work },
+            // A damaged descriptor is reported as a mismatch.
+            Err(error) => return compared(xxh3_64(&body)).and(Err(error)),
+        };
+        let bytes = work.body.as_deref().unwrap_or_default();
+        let cells = if work.is_view(self.options) {
+            let threads = self.options.threads();
+            let verified = hashes.is_some_and(|hashes| hashes.verify_all(bytes, threads));
+            if verified { Ok(()) } else { compared(xxh3_64(bytes)) }
+                .and_then(|()| work.all_cells(self.options))
+        } else {
+            std::thread::scope(|scope| {
+                let hash = scope.spawn(|| xxh3_64(bytes));
+                let cells = work.all_cells(self.options);
+                let hash = hash.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                compared(hash).and(cells)
+            })
+        }?;
+        if let Some(verified) = self.verified {
+            verified.insert(frame);
+        }
+        Ok(Some((work, cells)))
     }
 
     /// Decodes ranges of cells of an object.
@@ -247,7 +314,7 @@ impl<'a, I: Input> OpenedMessage<'a, I> {
         index: usize,
         ranges: &[(u64, u64)],
     ) -> Result<(Descriptor, Vec<CellBytes<I::ByteSlice>>)> {
-        let work = self.open_object(index)?;
+        let work = self.open_for_ranges(index)?;
         let count = work.object.cells;
         let mut out = Vec::with_capacity(ranges.len());
         let mut whole: Option<Vec<u8>> = None;
@@ -287,7 +354,7 @@ impl<'a, I: Input> OpenedMessage<'a, I> {
 
     fn open_object(&self, index: usize) -> Result<ObjectDecoder<'a, I>> {
         let (frame, flags) = (self.frame(index)?, self.message.preamble.flags);
-        let open = |options| open_frame(&self.reader, frame, flags, index, options);
+        let open = |options| open_frame(&self.reader, frame, flags, index, options, None);
         let Some(verified) = self.verified.filter(|_| self.options.verify_hash || self.options.require_hash)
         else {
             return open(self.options);
@@ -301,6 +368,34 @@ impl<'a, I: Input> OpenedMessage<'a, I> {
             verified.insert(frame);
         }
         Ok(opened)
+    }
+
+    /// Opens an object of which ranges of cells are decoded: the hashes of the blocks that they touch are verified, if there are such.
+    fn open_for_ranges(&self, index: usize) -> Result<ObjectDecoder<'a, I>> {
+        let (frame, flags) = (self.frame(index)?, self.message.preamble.flags);
+        let known = self.verified.is_some_and(|verified| verified.contains(frame));
+        let blocks = match self.options.verify_hash || self.options.require_hash {
+            true if !known => self.blocks(index, frame)?,
+            _ => None,
+        };
+        if blocks.is_none() && !self.blocks_only {
+            return self.open_object(index);
+        }
+        let trusted = DecodeOptions { verify_hash: false, require_hash: false, ..self.options.clone() };
+        open_frame(&self.reader, frame, flags, index, &trusted, blocks)
+    }
+
+    /// Returns the blocks of an object, if its message has hashes of them.
+    fn blocks(&self, index: usize, frame: &Frame) -> Result<Option<Arc<ObjectBlocks>>> {
+        if let Some(known) = self.verified.and_then(|verified| verified.blocks(frame)) {
+            return Ok(known);
+        }
+        let hashes = self.reader.block_hashes(&self.message, index, frame)?;
+        let blocks = hashes.map(|hashes| Arc::new(ObjectBlocks::new(index, frame, hashes)));
+        if let Some(verified) = self.verified {
+            verified.keep_blocks(frame, blocks.clone());
+        }
+        Ok(blocks)
     }
 }
 
@@ -327,15 +422,15 @@ pub(crate) fn check_hash(
     }
 }
 
-/// Opens an object. Reads the whole frame when its hash is verified; otherwise reads on demand.
+/// Opens an object. Reads the whole frame when its hash is verified; otherwise reads on demand, and verifies the `blocks` of what it reads.
 pub(crate) fn open_frame<'a, I: Input>(
     reader: &FrameReader<'a, I>,
     frame: &Frame,
     message_flags: u16,
     index: usize,
     options: &DecodeOptions,
+    blocks: Option<Arc<ObjectBlocks>>,
 ) -> Result<ObjectDecoder<'a, I>> {
-    let named = |error: Error| error.in_array(index.to_string());
     let hashed = frame.expected_hash(message_flags).is_some();
     let body = if options.require_hash || options.verify_hash && hashed {
         let body = reader.input.get(frame.body(), "object")?;
@@ -344,6 +439,21 @@ pub(crate) fn open_frame<'a, I: Input>(
     } else {
         None
     };
+    parsed_frame(reader, frame, index, body, blocks)
+}
+
+/// Opens an object without verifying its hash.
+fn parsed_frame<'a, I: Input>(
+    reader: &FrameReader<'a, I>,
+    frame: &Frame,
+    index: usize,
+    body: Option<I::ByteSlice>,
+    blocks: Option<Arc<ObjectBlocks>>,
+) -> Result<ObjectDecoder<'a, I>> {
+    let named = |error: Error| error.in_array(index.to_string());
+    if let Some(blocks) = &blocks {
+        blocks.get(reader.input, &(frame.offset + frame.cbor_offset..frame.body().end))?;
+    }
     let object = reader.object(frame).map_err(named)?;
     let name = reader.input.name();
     let place = ErrorLocation { what: "descriptor", object: name, offset: object.cbor.start };
@@ -353,7 +463,7 @@ pub(crate) fn open_frame<'a, I: Input>(
         let detail = format!("expected {} bytes, found {stored}", pipeline.coded_len);
         return Err(named(Error::corrupt("payload", name, object.payload.start, detail)).into());
     }
-    Ok(ObjectDecoder { object, pipeline, input: reader.input, body, start: frame.body().start })
+    Ok(ObjectDecoder { object, pipeline, input: reader.input, body, start: frame.body().start, blocks })
 }
 
 /// A range of cells of an object.
@@ -386,16 +496,27 @@ pub(crate) struct ObjectDecoder<'a, I: Input> {
     body: Option<I::ByteSlice>,
     /// Offset of the body in the file.
     start: u64,
+    /// Blocks that are verified when they are read.
+    blocks: Option<Arc<ObjectBlocks>>,
 }
 
 impl<I: Input> ObjectDecoder<'_, I> {
     /// Returns a byte range of the file that lies in the frame's body.
     fn piece(&self, range: &Range<u64>) -> Result<I::ByteSlice> {
         let at = |offset: u64| (offset - self.start) as usize;
-        match &self.body {
-            Some(body) => Ok(I::slice(body, at(range.start)..at(range.end))),
-            None => Ok(self.input.get(range.clone(), "object")?),
+        match (&self.body, &self.blocks) {
+            (Some(body), _) => Ok(I::slice(body, at(range.start)..at(range.end))),
+            (None, Some(blocks)) => blocks.get(self.input, range),
+            (None, None) => Ok(self.input.get(range.clone(), "object")?),
         }
+    }
+
+    /// Returns all cells.
+    fn all_cells(&self, options: &DecodeOptions) -> Result<CellBytes<I::ByteSlice>> {
+        if self.is_view(options) {
+            return Ok(CellBytes::View(self.piece(&self.object.payload)?));
+        }
+        Ok(CellBytes::Decoded(self.decode(0..self.object.cells, options, I::KEEPS)?))
     }
 
     /// Returns whether the stored bytes equal the requested cells, so that no decoding is needed.

@@ -130,7 +130,7 @@ pub(crate) fn object_frame<'a>(
     if swapped && descriptor.dtype.word() > 1 {
         cells.to_mut().chunks_exact_mut(descriptor.dtype.word()).for_each(<[u8]>::reverse);
     }
-    Ok(encode_object(stages, cells, &options.masks, options.hashing, threads_of(options.threads))?)
+    Ok(encode_object(stages, cells, &options.masks, options.object_hashes(), threads_of(options.threads))?)
 }
 
 /// Builds one object frame from an encoded payload.
@@ -145,5 +145,6 @@ pub(crate) fn pre_encoded_frame<'a>(
     if descriptor.masks.is_empty() && expected.is_some_and(|expected| expected != payload.len() as u64) {
         return Err(refuse(format!("expected {expected:?} bytes, found {}", payload.len())).into());
     }
-    Ok(ObjectFrame::new(descriptor.clone(), Cow::Borrowed(payload), options.hashing))
+    let len = payload.len() as u64;
+    Ok(ObjectFrame::with_hashes(descriptor.clone(), Cow::Borrowed(payload), options.object_hashes(), len))
 }

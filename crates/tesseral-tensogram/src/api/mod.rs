@@ -6,6 +6,7 @@ pub(crate) mod error;
 pub(crate) mod file;
 #[cfg(feature = "async")]
 mod file_async;
+pub(crate) mod object_blocks;
 pub(crate) mod options;
 pub(crate) mod push;
 pub(crate) mod scanning;

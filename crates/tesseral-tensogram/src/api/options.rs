@@ -7,6 +7,7 @@ use tesseral_core::{Limits, TimeUnit, time};
 
 use crate::assemble::AggregateHash;
 use crate::encode::MaskOptions;
+use crate::wire::block_hashes::ObjectHashes;
 use crate::wire::cbor::{CborItem, Map};
 
 /// A provenance value that differs between messages.
@@ -105,6 +106,9 @@ pub struct EncodeOptions {
     pub hashing: bool,
     /// Where the list of object hashes is stored.
     pub aggregate_hash: AggregateHash,
+    /// Store hashes of the blocks of objects above 128 KiB in the list after the objects, so that ranges verify the blocks they touch. The
+    /// reference ignores them. Default: true.
+    pub block_hashes: bool,
     /// How non-finite cells are handled.
     pub masks: MaskOptions,
     /// Provenance metadata.
@@ -118,10 +122,24 @@ impl Default for EncodeOptions {
         Self {
             hashing: true,
             aggregate_hash: AggregateHash::Auto,
+            block_hashes: true,
             masks: MaskOptions::default(),
             provenance: Provenance::default(),
             threads: 0,
         }
+    }
+}
+
+impl EncodeOptions {
+    /// Returns whether the hashes of the objects are listed.
+    pub(crate) fn lists_hashes(&self) -> bool {
+        self.hashing && self.aggregate_hash != AggregateHash::None
+    }
+
+    /// Returns the hashes of each object.
+    pub(crate) fn object_hashes(&self) -> ObjectHashes {
+        let blocks = !matches!(self.aggregate_hash, AggregateHash::None | AggregateHash::Header);
+        ObjectHashes::of_options(self.hashing, self.block_hashes && blocks)
     }
 }
 

@@ -353,7 +353,7 @@ impl PushDecoder {
             }
             FrameKind::Object => {
                 let index = current.preceding.len();
-                let work = open_frame(&reader, &frame, flags, index, &self.options)?;
+                let work = open_frame(&reader, &frame, flags, index, &self.options, None)?;
                 let cells = work.decode_all(&self.options)?;
                 let keys = current.waiting.take().unwrap_or_default();
                 current.preceding.push(keys.clone());

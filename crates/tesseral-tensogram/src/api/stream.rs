@@ -7,7 +7,8 @@ use tesseral_core::Error;
 use super::encoding::{object_frame, pre_encoded_frame};
 use super::error::{Result, TensogramError};
 use super::options::EncodeOptions;
-use crate::assemble::{AggregateHash, build_hash_frame_cbor, complete, refuse_reserved};
+use crate::assemble::{AggregateHash, complete, hash_list, refuse_reserved};
+use crate::wire::block_hashes::BlockHashes;
 use crate::wire::cbor::Map;
 use crate::wire::descriptor::Descriptor;
 use crate::wire::frame::{self, FrameKind};
@@ -40,6 +41,7 @@ pub struct StreamingEncoder<W> {
     metadata: Metadata,
     index: Index,
     hashes: Vec<u64>,
+    blocks: Vec<Option<BlockHashes>>,
     descriptors: Vec<Descriptor>,
     /// Preceder metadata of each object; has one more entry than objects while an object is pending.
     preceders: Vec<Map>,
@@ -68,6 +70,7 @@ impl<W: Write> StreamingEncoder<W> {
             metadata: metadata.clone(),
             index: Index::default(),
             hashes: Vec::new(),
+            blocks: Vec::new(),
             descriptors: Vec::new(),
             preceders: Vec::new(),
         };
@@ -84,17 +87,13 @@ impl<W: Write> StreamingEncoder<W> {
         if self.options.hashing {
             flags |= preamble::HASHES_PRESENT;
         }
-        if self.lists_hashes() {
+        if self.options.lists_hashes() {
             flags |= preamble::FOOTER_HASHES;
         }
         let mut head = Vec::new();
         Preamble { flags, total_length: 0 }.write(&mut head);
         frame::write(FrameKind::HeaderMetadata, &self.metadata.to_bytes(), self.options.hashing, &mut head);
         self.put(&head)
-    }
-
-    fn lists_hashes(&self) -> bool {
-        self.options.hashing && self.options.aggregate_hash != AggregateHash::None
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
@@ -159,6 +158,7 @@ impl<W: Write> StreamingEncoder<W> {
         self.index.offsets.push(offset);
         self.index.lengths.push(frame.total_length());
         self.hashes.push(frame.hash());
+        self.blocks.push(frame.blocks().cloned());
         self.descriptors.push(frame.descriptor().clone());
         Ok(())
     }
@@ -195,8 +195,9 @@ impl<W: Write> StreamingEncoder<W> {
         }
         metadata.reserved = self.options.provenance.reserved();
         self.put_frame(FrameKind::FooterMetadata, &metadata.to_bytes())?;
-        if self.lists_hashes() && !self.hashes.is_empty() {
-            self.put_frame(FrameKind::FooterHash, &build_hash_frame_cbor(&self.hashes))?;
+        if self.options.lists_hashes() && !self.hashes.is_empty() {
+            let blocks = std::mem::take(&mut self.blocks);
+            self.put_frame(FrameKind::FooterHash, &hash_list(&self.hashes, blocks))?;
         }
         self.put_frame(FrameKind::FooterIndex, &self.index.to_bytes())?;
         let mut end = Vec::new();

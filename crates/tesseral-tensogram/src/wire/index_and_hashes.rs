@@ -2,6 +2,7 @@
 
 use tesseral_core::Result;
 
+use super::block_hashes::{self, BlockHashes};
 use super::cbor::{CborItem, ErrorLocation};
 use super::cbor_ref::CborRef;
 use super::frame::Frame;
@@ -75,6 +76,8 @@ pub struct HashList {
     pub algorithm: String,
     /// One hash per object, 16 hexadecimal digits each.
     pub hashes: Vec<String>,
+    /// Hashes of the blocks of each object that has them; empty if no object has.
+    pub blocks: Vec<Option<BlockHashes>>,
 }
 
 impl HashList {
@@ -93,7 +96,41 @@ impl HashList {
         };
         let hashes = texts.ok_or_else(|| place.corrupt("hashes is not a list of text"))?;
         let algorithm = map.get("algorithm").and_then(CborItem::as_text).unwrap_or_default().to_owned();
-        Ok(Self { algorithm, hashes })
+        let blocks = match map.get(block_hashes::KEY) {
+            None => Vec::new(),
+            Some(CborItem::Array(items)) if items.len() == hashes.len() => {
+                items.iter().map(|item| BlockHashes::from_item(item, place)).collect::<Result<_>>()?
+            }
+            Some(_) => return Err(place.corrupt("hashes of blocks are not a list with an entry per object")),
+        };
+        Ok(Self { algorithm, hashes, blocks })
+    }
+
+    /// Returns the hashes of the blocks of an object, if it has them, after comparing its hash.
+    pub(crate) fn blocks_of(
+        &self,
+        number: usize,
+        object: &Frame,
+        place: ErrorLocation<'_>,
+    ) -> Result<Option<&BlockHashes>> {
+        let Some(blocks) = self.blocks.get(number).and_then(Option::as_ref).filter(|_| self.is_known())
+        else {
+            return Ok(None);
+        };
+        let listed = self.hashes.get(number).map_or("", String::as_str);
+        if listed != format!("{:016x}", object.hash) {
+            let detail =
+                format!("hash of object {number}: the list has {listed:?}, expected {:016x}", object.hash);
+            return Err(place.corrupt(detail));
+        }
+        let body = object.body();
+        let expected = blocks.count(body.end - body.start);
+        if expected != blocks.hashes.len() as u64 {
+            let detail =
+                format!("object {number} has {expected} blocks, the list has {}", blocks.hashes.len());
+            return Err(place.corrupt(detail));
+        }
+        Ok(Some(blocks))
     }
 
     /// Returns whether the algorithm is supported.
@@ -120,7 +157,16 @@ impl HashList {
     /// Returns the canonical encoding.
     pub fn to_bytes(&self) -> Vec<u8> {
         let hashes = self.hashes.iter().map(|hash| CborRef::Text(hash)).collect();
-        CborRef::Map(vec![("hashes", CborRef::Array(hashes)), ("algorithm", CborRef::Text(&self.algorithm))])
-            .to_bytes()
+        let mut pairs =
+            vec![("hashes", CborRef::Array(hashes)), ("algorithm", CborRef::Text(&self.algorithm))];
+        let blocks: Vec<CborItem> = self
+            .blocks
+            .iter()
+            .map(|blocks| blocks.as_ref().map_or(CborItem::Null, BlockHashes::to_item))
+            .collect();
+        if !blocks.is_empty() {
+            pairs.push((block_hashes::KEY, CborRef::Array(blocks.iter().map(CborRef::Item).collect())));
+        }
+        CborRef::Map(pairs).to_bytes()
     }
 }

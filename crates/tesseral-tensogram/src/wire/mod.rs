@@ -1,5 +1,6 @@
 //! The structures of a message, one file each. All numbers are big-endian. This module does no I/O.
 
+pub mod block_hashes;
 pub mod cbor;
 pub(crate) mod cbor_ref;
 pub mod descriptor;

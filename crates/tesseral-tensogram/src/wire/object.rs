@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::collections::TryReserveError;
 
-use xxhash_rust::xxh3::Xxh3;
-
+use super::block_hashes::{BlockHashes, BodyHasher, ObjectHashes};
 use super::descriptor::Descriptor;
 use super::frame::{CBOR_AFTER, END, FrameKind, HASH_PRESENT, HEADER_LEN, MAGIC};
 use crate::buffer_cache;
@@ -17,30 +16,41 @@ pub struct ObjectFrame<'a> {
     cbor: Vec<u8>,
     hashed: bool,
     hash: u64,
+    blocks: Option<BlockHashes>,
 }
 
 impl<'a> ObjectFrame<'a> {
-    /// Creates a frame from a descriptor and its payload region (payload, then masks).
+    /// Creates a frame from a descriptor and its payload region (payload, then masks), with a hash of the frame.
     pub fn new(descriptor: Descriptor, region: Cow<'a, [u8]>, hashed: bool) -> Self {
-        let hasher = hashed.then(|| {
-            let mut hasher = Xxh3::new();
+        let len = region.len() as u64;
+        Self::with_hashes(descriptor, region, ObjectHashes::of_options(hashed, false), len)
+    }
+
+    /// As above, with the given hashes; `len` is the length of the region before compression.
+    pub(crate) fn with_hashes(
+        descriptor: Descriptor,
+        region: Cow<'a, [u8]>,
+        hashes: ObjectHashes,
+        len: u64,
+    ) -> Self {
+        let mut hasher = hashes.hasher(len);
+        if let Some(hasher) = &mut hasher {
             hasher.update(&region);
-            hasher
-        });
+        }
         Self::hashed(descriptor, region, hasher)
     }
 
     /// As above, with a hasher that has already processed the payload region; `None` for no hash.
-    pub(crate) fn hashed(descriptor: Descriptor, region: Cow<'a, [u8]>, hasher: Option<Xxh3>) -> Self {
+    pub(crate) fn hashed(descriptor: Descriptor, region: Cow<'a, [u8]>, hasher: Option<BodyHasher>) -> Self {
         let cbor = descriptor.to_bytes();
-        let (hashed, hash) = match hasher {
+        let (hashed, (hash, blocks)) = match hasher {
             Some(mut hasher) => {
                 hasher.update(&cbor);
-                (true, hasher.digest())
+                (true, hasher.finish())
             }
-            None => (false, 0),
+            None => (false, (0, None)),
         };
-        Self { descriptor, region, cbor, hashed, hash }
+        Self { descriptor, region, cbor, hashed, hash, blocks }
     }
 
     /// The descriptor of the object.
@@ -51,6 +61,11 @@ impl<'a> ObjectFrame<'a> {
     /// The hash of payload region and descriptor; 0 without hashing.
     pub fn hash(&self) -> u64 {
         self.hash
+    }
+
+    /// The hashes of its blocks, if it has them.
+    pub fn blocks(&self) -> Option<&BlockHashes> {
+        self.blocks.as_ref()
     }
 
     /// Length without padding, in bytes.
