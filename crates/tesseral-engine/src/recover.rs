@@ -124,7 +124,8 @@ impl DamagedSource {
                     Some(settled) => again |= settled == Settled::Declare,
                     None => {
                         value.give_up();
-                        let detail = "lost cells are not declared as missing: every value of the dtype is in use";
+                        let detail =
+                            "lost cells are not declared as missing: every value of the dtype is in use";
                         let name = self.container.name(index);
                         findings.push(Finding::failed(NOT_DECLARED, detail).in_array(name));
                     }

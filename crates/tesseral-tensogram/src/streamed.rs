@@ -21,7 +21,7 @@ pub(crate) enum ChunkStream {
     /// They are collected or spooled.
     Off,
     /// They are written as they arrive.
-    On(ObjectStream),
+    On(Box<ObjectStream>),
 }
 
 /// An object that is being written.

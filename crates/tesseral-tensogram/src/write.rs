@@ -70,11 +70,11 @@ struct PendingObject {
 /// An object that is complete.
 #[derive(Debug)]
 enum CompleteObject {
-    Frame(ObjectFrame<'static>),
+    Frame(Box<ObjectFrame<'static>>),
     /// Its cells are spooled in the file.
     Spooled,
     /// It is in the file, where the next object belongs.
-    Written(SpooledFrame),
+    Written(Box<SpooledFrame>),
 }
 
 /// Objects in the file, contiguous.
@@ -310,7 +310,7 @@ impl TensogramWriter {
     fn store_object(&self, number: usize, cells: Vec<u8>) -> Result<()> {
         let array = self.array(number)?;
         let frame = encode_object(array.stages.clone(), Cow::Owned(cells), &self.masks, self.hashes, 1);
-        self.put(number, CompleteObject::Frame(frame.map_err(|e| e.in_array(&array.name))?))
+        self.put(number, CompleteObject::Frame(Box::new(frame.map_err(|e| e.in_array(&array.name))?)))
     }
 
     /// Writes an object and the retained ones that follow it.
@@ -339,7 +339,7 @@ impl TensogramWriter {
             let written = match object {
                 CompleteObject::Frame(frame) => self.write(&frame, placed.end)?,
                 CompleteObject::Spooled => self.encode_spooled(number, placed.end)?,
-                CompleteObject::Written(written) => written,
+                CompleteObject::Written(written) => *written,
             };
             placed.add(written);
         }
@@ -375,7 +375,7 @@ impl TensogramWriter {
             array.gathered().done = object.done.clone();
             let frame = object.finish(&*self.staged, &array.stages, array.len)?;
             self.placed().begun = false;
-            self.put(number, CompleteObject::Written(frame))?;
+            self.put(number, CompleteObject::Written(Box::new(frame)))?;
         }
         Ok(true)
     }
@@ -394,7 +394,7 @@ impl TensogramWriter {
         self.begin_objects(&mut placed)?;
         placed.begun = true;
         let chunks = usize::try_from(array.grid.total()).unwrap_or(usize::MAX);
-        Ok(ChunkStream::On(ObjectStream::new(placed.end, chunks, array.len, self.hashes)?))
+        Ok(ChunkStream::On(Box::new(ObjectStream::new(placed.end, chunks, array.len, self.hashes)?)))
     }
 
     /// Encodes an object from borrowed cells and writes it. An uncompressed one is written while it is hashed.

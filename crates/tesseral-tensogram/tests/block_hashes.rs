@@ -19,7 +19,7 @@ const BLOCK: usize = 4096;
 const CELLS: u64 = 40_000;
 
 fn options() -> EncodeOptions {
-    EncodeOptions { provenance: Provenance::reproducible(), ..EncodeOptions::default() }
+    EncodeOptions { provenance: Provenance::reproducible(), block_hashes: true, ..EncodeOptions::default() }
 }
 
 fn cells(count: u64) -> Vec<u8> {

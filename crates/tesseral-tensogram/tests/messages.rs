@@ -573,8 +573,7 @@ fn reading_a_range_reads_only_its_bytes() {
     let mut packed = Descriptor { encoding: "simple_packing".to_owned(), ..raw.clone() };
     packed.params.insert("sp_bits_per_value".to_owned(), CborItem::UInt(20));
     let objects = [(&raw, &cells[..]), (&packed, &cells[..])];
-    let options = EncodeOptions { block_hashes: false, ..pinned() };
-    let message = encode(&GlobalMetadata::default(), &objects, &options).unwrap();
+    let message = encode(&GlobalMetadata::default(), &objects, &pinned()).unwrap();
     let counting = Arc::new(Counting::default());
     let store: Arc<dyn Store> = Arc::new(MemoryStore::with_object("large.tgm", message.clone()));
     let file = TensogramFile::open_store(Arc::new(Wrapped::new(store, Arc::clone(&counting))));

@@ -262,9 +262,10 @@ impl<'a> Lists<'a> {
             }
             references.read(self.data, first, &mut own_references[..block])?;
             lengths.read(self.data, first, &mut own_lengths[..block])?;
-            for group in 0..block {
+            let groups = own_widths[..block].iter().zip(&*own_references).zip(&*own_lengths);
+            for ((width, reference), length) in groups {
                 let [width, reference, length] =
-                    [0, 1, 2].map(|list: usize| u64::from_ne_bytes(blocks[list][group]));
+                    [width, reference, length].map(|&value| u64::from_ne_bytes(value));
                 let end = usize::try_from(length).ok().and_then(|n| n.checked_add(done));
                 let (Some(end), true) = (end.filter(|end| *end <= out.len()), width <= 64) else {
                     return Err(fault(NAME, "a group exceeds the values"));

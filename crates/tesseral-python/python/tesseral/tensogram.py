@@ -209,7 +209,7 @@ def encode_options(
     neg_inf_mask_method: str | None = None,
     small_mask_threshold_bytes: int | None = None,
     reproducible: bool = False,
-    block_hashes: bool = True,
+    block_hashes: bool = False,
 ) -> dict[str, Any]:
     if hash not in ("xxh3", True, None, False):
         raise ValueError(f"hash must be 'xxh3' or None, not {hash!r}")
@@ -250,8 +250,8 @@ def encode(metadata: Mapping[str, Any] | Metadata | None, objects: Objects, **op
     cells have them; `encoding`, `filter` and `compression` default to `"none"`.
 
     Options: `hash` (`"xxh3"` or None), `aggregate_hash`, `allow_nan`, `allow_inf`, `nan_mask_method` and others,
-    `small_mask_threshold_bytes`; `reproducible=True` omits time and UUID, so that equal input produces equal bytes. `block_hashes=False`
-    omits hashes of the blocks of objects above 128 KiB, which `decode_range` verifies and the reference ignores.
+    `small_mask_threshold_bytes`; `reproducible=True` omits time and UUID, so that equal input produces equal bytes. `block_hashes=True`
+    adds hashes of the blocks of objects above 128 KiB, which `decode_range` verifies and the reference ignores.
     """
     pairs = [_described(descriptor, cells) for descriptor, cells in objects]
     return _native.encode(_given(metadata), pairs, encode_options(**options), False)

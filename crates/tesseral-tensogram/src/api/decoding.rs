@@ -28,6 +28,8 @@ use crate::wire::metadata::Metadata;
 
 /// An object's descriptor and cells. Uncompressed cells in the requested byte order are a view of the message.
 pub type DecodedObject<'a> = (Descriptor, Cow<'a, [u8]>);
+/// The decoder of an object, and its cells.
+type DecoderWithCells<'a, I> = (ObjectDecoder<'a, I>, CellBytes<<I as Input>::ByteSlice>);
 
 const BUFFER: &str = "a message";
 
@@ -265,10 +267,7 @@ impl<'a, I: Input> OpenedMessage<'a, I> {
     }
 
     /// Decodes all cells of a large object while another thread computes its hash; `None` if it has none, or it is known to be right.
-    fn decode_while_hashing(
-        &self,
-        index: usize,
-    ) -> Result<Option<(ObjectDecoder<'a, I>, CellBytes<I::ByteSlice>)>> {
+    fn decode_while_hashing(&self, index: usize) -> Result<Option<DecoderWithCells<'a, I>>> {
         let (frame, flags) = (self.frame(index)?, self.message.preamble.flags);
         let wanted = self.options.verify_hash || self.options.require_hash;
         let known = self.verified.is_some_and(|verified| verified.contains(frame));

@@ -107,7 +107,7 @@ pub struct EncodeOptions {
     /// Where the list of object hashes is stored.
     pub aggregate_hash: AggregateHash,
     /// Store hashes of the blocks of objects above 128 KiB in the list after the objects, so that ranges verify the blocks they touch. The
-    /// reference ignores them. Default: true.
+    /// reference ignores them, but the bytes are no longer those of the reference. Default: false.
     pub block_hashes: bool,
     /// How non-finite cells are handled.
     pub masks: MaskOptions,
@@ -122,7 +122,7 @@ impl Default for EncodeOptions {
         Self {
             hashing: true,
             aggregate_hash: AggregateHash::Auto,
-            block_hashes: true,
+            block_hashes: false,
             masks: MaskOptions::default(),
             provenance: Provenance::default(),
             threads: 0,
