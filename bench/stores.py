@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Times reads of a cube from an object store with latency and limited connections, compared with other libraries.
 
-    target/venv/bin/python bench/stores.py [--latency 50] [--rate 200] [--repeat 5]
+    target/bench-venv/bin/python bench/stores.py [--latency 50] [--rate 200] [--repeat 5] [--quick] [--out FILE]
 
 A server on loopback waits before each answer and sends each connection's bytes at a limited rate. It shares the processor with the clients,
 so it does little: the kernel copies files to sockets and paces them (Linux). The cube has 250 MB in 320 chunks.
 Every row is the median of the repetitions; the libraries take turns, each repetition with new handles. `object_store` is the crate
 that makes the requests, through obstore: the same bytes in requests of one chunk, with the best of several numbers of threads.
-Libraries that are not installed are left out, and named in the output.
+Other libraries may make as many requests at the same time as Tesseral does. All cells are compared with the expected ones in the first
+repetition, outside of the measured time. Libraries that are not installed are left out, and named in the output. `--quick` is a small cube, once:
+it checks that everything works.
 """
 
 import argparse
@@ -27,7 +29,10 @@ import urllib.parse
 from xml.sax.saxutils import escape
 
 SHAPE, CHUNK = (1000, 250, 250), (25, 125, 63)
-WINDOW = (slice(100, 108), slice(32, 64), slice(32, 64))
+QUICK = (100, 250, 250)
+WINDOW = (slice(60, 68), slice(32, 64), slice(32, 64))
+# Requests under way at the same time, of every library that has a setting for it.
+PARALLEL = 32
 # Bytes per second of a connection, on Linux; Python has no name for it.
 SO_MAX_PACING_RATE = 47
 
@@ -142,14 +147,14 @@ def timed(work):
     return time.perf_counter() - began
 
 
-def object_store(endpoint, path, size, threads):
+def object_store(endpoint, path, size, parts, threads):
     """Seconds for all bytes of an object in requests of one chunk."""
     import obstore
     from obstore.store import S3Store
 
     config = {"access_key_id": "x", "secret_access_key": "x", "endpoint": endpoint, "region": "us-east-1"}
     store = S3Store("b", config=config, client_options={"allow_http": True})
-    part = -(-size // 320)
+    part = -(-size // parts)
     ranges = [(start, min(size, start + part)) for start in range(0, size, part)]
 
     def work():
@@ -160,22 +165,28 @@ def object_store(endpoint, path, size, threads):
 
 
 def cases(endpoint):
-    """Named functions that open, read the window and read everything, with the seconds of each."""
+    """Named functions that open, read the window and read everything, with the seconds of each, and the libraries that are missing."""
     import numpy as np
     import tesseral
 
     options = {"access_key_id": "x", "secret_access_key": "x", "endpoint": endpoint, "region": "us-east-1"}
-    expected = np.load("cube.npy", mmap_mode="r")[WINDOW]
+    cells = np.load("cube.npy", mmap_mode="r")
+    missing, checked = [], set()
 
-    def measured(open_array, everything, check=True):
+    def measured(name, open_array):
         began = time.perf_counter()
         array = open_array()
         opened = time.perf_counter()
         window = np.asarray(array[WINDOW])
         read = time.perf_counter()
-        if check:
-            np.testing.assert_array_equal(window, expected)
-        return opened - began, read - opened, timed(lambda: everything(array))
+        np.testing.assert_array_equal(window, cells[WINDOW])
+        before = time.perf_counter()
+        everything = array[:]
+        took = time.perf_counter() - before
+        if name not in checked:
+            np.testing.assert_array_equal(everything, cells)
+            checked.add(name)
+        return opened - began, read - opened, took
 
     def ours(name):
         def run():
@@ -183,7 +194,7 @@ def cases(endpoint):
                 container = tesseral.open(f"s3://b/{name}", storage_options=options)
                 return container[next(iter(container))]
 
-            return measured(open_array, lambda array: array[:])
+            return measured(name, open_array)
 
         return run
 
@@ -198,6 +209,8 @@ def cases(endpoint):
             "vfs.s3.region": "us-east-1",
             "vfs.s3.aws_access_key_id": "x",
             "vfs.s3.aws_secret_access_key": "x",
+            "vfs.s3.max_parallel_ops": str(PARALLEL),
+            "sm.io_concurrency_level": str(PARALLEL),
         }
 
         class Opened:
@@ -208,13 +221,15 @@ def cases(endpoint):
                 cells = self.array[key]
                 return next(iter(cells.values())) if isinstance(cells, dict) else cells
 
-        found["tiledb cube.tdb"] = lambda: measured(Opened, lambda array: array[:])
+        found["tiledb cube.tdb"] = lambda: measured("tiledb", Opened)
     except ImportError as error:
-        print(f"left out: {error}")
+        missing.append(str(error))
     try:
         import zarr
         from obstore.store import S3Store
         from zarr.storage import ObjectStore
+
+        zarr.config.set({"async.concurrency": PARALLEL})
 
         def opened_zarr():
             config = {"access_key_id": "x", "secret_access_key": "x", "endpoint": endpoint, "region": "us-east-1"}
@@ -222,9 +237,9 @@ def cases(endpoint):
             group = zarr.open(ObjectStore(store, read_only=True), mode="r")
             return group if isinstance(group, zarr.Array) else group[next(iter(group.array_keys()))]
 
-        found["zarr with obstore"] = lambda: measured(opened_zarr, lambda array: array[:])
+        found["zarr with obstore"] = lambda: measured("zarr", opened_zarr)
     except ImportError as error:
-        print(f"left out: {error}")
+        missing.append(str(error))
     try:
         import icechunk
         import zarr
@@ -235,10 +250,10 @@ def cases(endpoint):
             session = icechunk.Repository.open(storage).readonly_session("main")
             return zarr.open_group(session.store, mode="r")["cube"]
 
-        found["icechunk"] = lambda: measured(opened_icechunk, lambda array: array[:])
+        found["icechunk"] = lambda: measured("icechunk", opened_icechunk)
     except ImportError as error:
-        print(f"left out: {error}")
-    return found
+        missing.append(str(error))
+    return found, missing
 
 
 def write_icechunk(cube):
@@ -251,9 +266,43 @@ def write_icechunk(cube):
     repository = icechunk.Repository.create(icechunk.local_filesystem_storage("cube.ice"))
     session = repository.writable_session("main")
     group = zarr.group(session.store)
-    array = group.create_array("cube", shape=SHAPE, chunks=CHUNK, dtype=cube.dtype, compressors=None)
+    array = group.create_array("cube", shape=cube.shape, chunks=CHUNK, dtype=cube.dtype, compressors=None)
     array[:] = cube
     session.commit("cube")
+
+
+def report(given, shape, parts, repeat, raw, rows, missing):
+    """The figures as a table, and the goals."""
+    medians = {name: [statistics.median(column) for column in zip(*times)] for name, times in rows.items()}
+    best = min(statistics.median(times) for times in raw.values())
+    at = min(raw, key=lambda threads: statistics.median(raw[threads]))
+    latency = given.latency / 1000
+    lines = ["# Reads from an object store beside other libraries\n"]
+    lines.append(f"- float32 {list(shape)} in {parts} chunks of {list(CHUNK)}, {4 * shape[0] * shape[1] * shape[2] / 1e6:.0f} MB, raw; median of {repeat}")
+    lines.append(f"- {given.latency:g} ms before each answer, {given.rate:g} MB/s for a connection; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
+    lines.append(f"- `object_store`, the same bytes in {parts} ranges with {at} threads: {best:.3f} s")
+    lines += [f"- left out: {name}" for name in missing]
+    if given.quick:
+        lines.append("- **quick run**: the figures mean nothing")
+    lines += ["", "| library | open, ms | window, ms | open + window, ms | all, s | window, latencies | of object_store |", "|---|---|---|---|---|---|---|"]
+    for name, (opened, window, whole) in medians.items():
+        columns = [f"{opened * 1e3:.0f}", f"{window * 1e3:.0f}", f"{(opened + window) * 1e3:.0f}", f"{whole:.2f}"]
+        lines.append(f"| {name} | {' | '.join(columns)} | {window / latency:.2f} | {best / whole:.0%} |")
+    lines += ["", "| goal | measured | |", "|---|---|---|"]
+
+    def goal(text, value, unit, least=None, most=None):
+        reached = value >= least if least is not None else value <= most
+        lines.append(f"| {text} | {value:.2f}{unit} | {'reached' if reached else '**missed**'} |")
+
+    for name, (opened, window, whole) in medians.items():
+        if not name.startswith("tesseral"):
+            continue
+        goal(f"{name}: full read ≥ 90 % of object_store", best / whole, "", least=0.9)
+        goal(f"{name}: window ≤ 1.2 latencies", window / latency, "", most=1.2)
+        for other, least, own in (("tiledb cube.tdb", 3, "cube.tdb"), ("zarr with obstore", 1.5, "cube.zarr"), ("icechunk", 1.5, "cube.zarr")):
+            if other in medians and name.endswith(own):
+                goal(f"{name}: open + window ≥ {least}× {other}", sum(medians[other][:2]) / (opened + window), "×", least=least)
+    return "\n".join(lines) + "\n"
 
 
 def main():
@@ -262,6 +311,8 @@ def main():
     parser.add_argument("--rate", type=float, default=200, help="megabytes per second of a connection")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--tet", default=os.environ.get("TET_BIN", "target/release/tet"))
+    parser.add_argument("--quick", action="store_true", help="a small cube, once")
+    parser.add_argument("--out", help="write the tables to this file, too")
     parser.add_argument("--serve", nargs=2, metavar=("FOLDER", "PORT"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.serve:
@@ -269,6 +320,11 @@ def main():
     import numpy as np
 
     tet = os.path.abspath(given.tet)
+    out = given.out and os.path.abspath(given.out)
+    shape, repeat = (QUICK, 1) if given.quick else (SHAPE, given.repeat)
+    parts = 1
+    for extent, chunk in zip(shape, CHUNK):
+        parts *= -(-extent // chunk)
     folder = tempfile.mkdtemp(prefix="tesseral-bench-")
     script = os.path.abspath(__file__)
     os.chdir(folder)
@@ -277,7 +333,7 @@ def main():
         port = free.getsockname()[1]
     server = None
     try:
-        np.save("cube.npy", np.random.default_rng(1).normal(size=SHAPE).astype("float32"))
+        np.save("cube.npy", np.random.default_rng(1).normal(size=shape).astype("float32"))
         chunks = ",".join(map(str, CHUNK))
         for name in ("cube.tet", "cube.tdb", "cube.zarr"):
             subprocess.run([tet, "convert", "cube.npy", name, "--chunk", chunks, "--codec", "raw"], check=True)
@@ -294,21 +350,18 @@ def main():
         os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
         size = os.path.getsize("cube.tet")
         rows, raw = {}, {}
-        for _ in range(given.repeat):
+        named, missing = cases(endpoint)
+        for number in range(repeat):
             for threads in (8, 16, 32, 64):
-                raw.setdefault(threads, []).append(object_store(endpoint, "cube.tet", size, threads))
-            for name, case in cases(endpoint).items():
-                rows.setdefault(name, []).append(case())
-        best = min(statistics.median(times) for times in raw.values())
-        at = min(raw, key=lambda threads: statistics.median(raw[threads]))
-        print(f"\n{given.latency:g} ms, {given.rate:g} MB/s per connection, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, median of {given.repeat}")
-        print(f"object_store, 320 ranges, {at} threads: {best:.3f} s")
-        print("| library | open, ms | window, ms | window, latencies | open + window, ms | all, s | of object_store |\n|---|---|---|---|---|---|---|")
-        for name, times in rows.items():
-            opened, window, whole = (statistics.median(column) for column in zip(*times))
-            columns = [f"{opened * 1e3:.0f}", f"{window * 1e3:.0f}", f"{window * 1e3 / given.latency:.2f}"]
-            columns += [f"{(opened + window) * 1e3:.0f}", f"{whole:.2f}", f"{best / whole:.0%}"]
-            print(f"| {name} | {' | '.join(columns)} |")
+                raw.setdefault(threads, []).append(object_store(endpoint, "cube.tet", size, parts, threads))
+            # In the other direction every second time.
+            for name in list(named)[:: -1 if number % 2 else 1]:
+                rows.setdefault(name, []).append(named[name]())
+        text = report(given, shape, parts, repeat, raw, {name: rows[name] for name in named}, missing)
+        print(text)
+        if out:
+            with open(out, "w", encoding="utf-8") as file:
+                file.write(text)
     finally:
         if server is not None:
             server.kill()
