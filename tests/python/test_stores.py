@@ -143,6 +143,17 @@ def test_python_reads_by_url_and_pickles_no_credentials(s3, local, cube):
         tesseral.open(url, storage_options={"unknown": "red"})
 
 
+def test_python_reports_missing_objects_as_missing_files(s3):
+    tesseral = pytest.importorskip("tesseral")
+    for name in ("none.tet", "none/folder.tdb"):
+        with pytest.raises(FileNotFoundError) as found:
+            tesseral.open(f"s3://{BUCKET}/{name}")
+        assert isinstance(found.value, tesseral.FileMissingError)
+    tesseral.write(f"s3://{BUCKET}/python/some.tet", {"a": np.zeros(3)})
+    with pytest.raises(KeyError):
+        tesseral.open(f"s3://{BUCKET}/python/some.tet")["none"]
+
+
 class Faults(http.server.BaseHTTPRequestHandler):
     """Serves one file by ranges, with a fault in some of the answers."""
 

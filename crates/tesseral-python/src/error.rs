@@ -15,13 +15,18 @@ fn code(kind: &ErrorKind) -> &'static str {
         ErrorKind::Unrecognized { .. } => "unrecognised",
         ErrorKind::Unsupported { .. } => "unsupported",
         ErrorKind::Limit { .. } => "limit",
-        ErrorKind::NotFound { what, .. } if what == "file" => "missing",
+        ErrorKind::NotFound { what, .. } if is_stored(what) => "missing",
         ErrorKind::NotFound { .. } => "not_found",
         ErrorKind::InvalidRequest { .. } => "invalid",
         ErrorKind::Internal { .. } => "internal",
         ErrorKind::Cancelled => "cancelled",
         _ => "io",
     }
+}
+
+/// Returns whether something that was not found is a file, or its counterpart in an object store, and not a part of its content.
+fn is_stored(what: &str) -> bool {
+    matches!(what, "file" | "folder" | "object")
 }
 
 /// Converts an error to an exception with its context as attributes.
@@ -38,7 +43,7 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         | ErrorKind::Unrecognized { object, .. }
         | ErrorKind::Stale { object, .. }
         | ErrorKind::Changed { object, .. } => (Some(object), None),
-        ErrorKind::NotFound { what, name, .. } if what == "file" => (Some(name), None),
+        ErrorKind::NotFound { what, name, .. } if is_stored(what) => (Some(name), None),
         ErrorKind::Io { object, source, .. } => (Some(object), source.raw_os_error()),
         _ => (None, None),
     };
