@@ -27,10 +27,27 @@ thread_local! {
     static WORKSPACE: RefCell<Workspace> = RefCell::default();
 }
 
+/// Bytes of buffers that a thread keeps for its next chunk. Larger ones would take as much again on every thread.
+const KEPT: usize = 16 << 20;
+
+impl Workspace {
+    fn release_large(&mut self) {
+        let Self { scratch: Scratch { buffers: [first, second], .. }, values, validity } = self;
+        let buffers = [first, second, values, validity];
+        if buffers.iter().map(|buffer| buffer.capacity()).fold(0, usize::saturating_add) > KEPT {
+            buffers.into_iter().for_each(|buffer| *buffer = Vec::new());
+        }
+    }
+}
+
 /// Runs with the scratch buffers of this thread. A nested call gets new ones.
 pub(crate) fn with_workspace<T>(work: impl FnOnce(&mut Workspace) -> T) -> T {
     WORKSPACE.with(|cell| match cell.try_borrow_mut() {
-        Ok(mut workspace) => work(&mut workspace),
+        Ok(mut workspace) => {
+            let out = work(&mut workspace);
+            workspace.release_large();
+            out
+        }
         Err(_) => work(&mut Workspace::default()),
     })
 }
