@@ -10,7 +10,8 @@ use tesseral_core::calendar::TimePart;
 use tesseral_core::{Advice, Error, Result, Selection};
 use tesseral_engine::Options;
 use tesseral_engine::fold::{
-    self, Answers, AxisRole, Finish, Fold, FoldState, Job, Paired, Question, Reducer, Results, Statistic,
+    self, Answers, AxisRole, Finish, FloatAnswers, Fold, FoldState, Job, Paired, Question, Reducer, Results,
+    Statistic,
 };
 use tesseral_engine::{StatSet, Summary};
 use tesseral_format::{Column, Request, Target};
@@ -367,6 +368,14 @@ impl Asked<'_> {
             error.in_array(self.array.name()).hint(Advice::SelectLess.or(Advice::RaiseMemory))
         })?;
         self.question.ask(self.array.handle(), &self.request, &self.options)
+    }
+
+    /// The same answers without a value for each, if all of them are floats along axes; `None`, without reading cells, for others.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn ask_floats(&self) -> Result<Option<FloatAnswers>> {
+        self.question.ask_floats(self.array.handle(), &self.request, &self.options)
     }
 
     /// The summary of each slot, instead of the answers of statistics.

@@ -7,7 +7,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use tesseral::fold::{
-    Answer, Answers, BinRange, Finish, Histogram, Job, Number, OfTimes, Results, Statistic,
+    Answer, Answers, BinRange, Finish, FloatAnswers, FloatColumn, Histogram, Job, Number, OfTimes, Results,
+    Statistic,
 };
 use tesseral::{Array, Asked, CellLen, DType, Options, Rolling, Scalar, TimeGroups, TimeUnit};
 use tesseral_core::calendar::{TimePart, TimeScale};
@@ -186,7 +187,10 @@ type PyAnswers<'py> = (Vec<Bound<'py, PyAny>>, Vec<Vec<f64>>, Option<Vec<Bound<'
 
 /// Answers a question about the cells of a view.
 pub(crate) fn reduce<'py>(py: Python<'py>, view: &PyView, input: &ReduceInput) -> PyResult<PyAnswers<'py>> {
-    answered(py, view, input, |asked| asked.ask())
+    answered(py, view, input, |asked| match asked.ask_floats()? {
+        Some(floats) => Ok(Found::Floats(floats)),
+        None => asked.ask().map(Found::Answers),
+    })
 }
 
 /// The answers from the results of all jobs, which have `units` units.
@@ -197,19 +201,27 @@ pub(crate) fn merged<'py>(
     results: &[u8],
     units: u64,
 ) -> PyResult<PyAnswers<'py>> {
-    answered(py, view, input, |asked| asked.merge(Results::from_bytes(results)?, units))
+    answered(py, view, input, |asked| {
+        asked.merge(Results::from_bytes(results)?, units).map(Found::Answers)
+    })
+}
+
+/// What was found: a value for each answer, or arrays of floats.
+enum Found {
+    Answers(Answers),
+    Floats(FloatAnswers),
 }
 
 fn answered<'py>(
     py: Python<'py>,
     view: &PyView,
     input: &ReduceInput,
-    answer: impl FnOnce(&Asked<'_>) -> tesseral::Result<Answers> + Send,
+    answer: impl FnOnce(&Asked<'_>) -> tesseral::Result<Found> + Send,
 ) -> PyResult<PyAnswers<'py>> {
     let statistics = input.statistics()?;
     input.check(view, &statistics)?;
     let array = view.array().or_raise(py)?;
-    let (answers, axes) = runtime::run_on(py, &array, work(view), |options| {
+    let (found, axes) = runtime::run_on(py, &array, work(view), |options| {
         let asked = input.asked(view, &array, statistics.clone(), options)?;
         Ok((answer(&asked)?, asked.axes().to_vec()))
     })?;
@@ -221,6 +233,19 @@ fn answered<'py>(
         .collect();
     let element = view.field().dtype;
     let mut columns = Vec::with_capacity(statistics.len());
+    let answers = match found {
+        Found::Answers(answers) => answers,
+        Found::Floats(FloatAnswers { shape, columns: floats }) => {
+            for column in floats {
+                let array = match column {
+                    FloatColumn::Numbers(numbers) => numpy_array::numbers(py, numbers, &shape)?,
+                    FloatColumn::Cells(cells) => float_cells(py, cells, &shape, element)?,
+                };
+                columns.push(turned(py, array, &backward)?);
+            }
+            return Ok((columns, Vec::new(), None));
+        }
+    };
     for (statistic, column) in statistics.iter().zip(&answers.columns) {
         let array = shaped(py, column, &answers.shape, statistic, input.weighted(), element)?;
         columns.push(turned(py, array, &backward)?);
@@ -451,11 +476,23 @@ fn values<'py>(
             _ => bytes.extend_from_slice(&absent),
         }
     }
+    if element.class() == Class::Float {
+        return float_cells(py, bytes, shape, element);
+    }
+    masked(py, numpy_array::owned(py, bytes, shape, &dtype::named(py, element.to_string())?)?, answers, shape)
+}
+
+/// Cells of a float dtype.
+fn float_cells<'py>(
+    py: Python<'py>,
+    cells: Vec<u8>,
+    shape: &[u64],
+    element: DType,
+) -> PyResult<Bound<'py, PyAny>> {
     if element == DType::BFloat16 {
         // The upper half of a float32.
-        let wide = bytes.chunks_exact(2).flat_map(|half| [0, 0, half[0], half[1]]).collect();
+        let wide = cells.chunks_exact(2).flat_map(|half| [0, 0, half[0], half[1]]).collect();
         return numpy_array::owned(py, wide, shape, &dtype::named(py, "float32")?);
     }
-    let values = numpy_array::owned(py, bytes, shape, &dtype::named(py, element.to_string())?)?;
-    if element.class() == Class::Float { Ok(values) } else { masked(py, values, answers, shape) }
+    numpy_array::owned(py, cells, shape, &dtype::named(py, element.to_string())?)
 }

@@ -94,7 +94,8 @@ pub mod query {
 pub mod fold {
     //! Statistics by name and their results: [`Array::reduction`](crate::Array::reduction) computes them.
     pub use tesseral_engine::fold::{
-        Answer, Answers, BinRange, Finish, Histogram, Job, Number, OfTimes, Results, Statistic,
+        Answer, Answers, BinRange, Finish, FloatAnswers, FloatColumn, Histogram, Job, Number, OfTimes,
+        Results, Statistic,
     };
 }
 

@@ -1,10 +1,10 @@
 //! Folding of a selection along some axes: one result for each position of the others.
 //!
-//! Groups over the same positions of the kept axes are folded in sequence into one state; if there are few such stacks they are
-//! divided into segments, merged in order. The division depends only on the plan, so the result does not depend on the number
-//! of threads.
+//! Groups over the same positions of the kept axes are folded into one state; if there are few such stacks, each thread folds some
+//! of their groups into a state of its own, and these are merged. Sums are exact, so the result does not depend on which groups.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 use smallvec::SmallVec;
@@ -19,14 +19,13 @@ use crate::reduce::kernel::axis::{self, AxisFold};
 use crate::reduce::kernel::summary::StatSet;
 use crate::reduce::visit::Visitor;
 
-/// Minimum number of stacks for parallelism without segments.
+/// Minimum number of stacks for parallelism without several states of a stack.
 const STACKS: usize = 32;
-/// Size of the cells of a segment in bytes.
-const SEGMENT: u64 = 8 << 20;
-/// Maximum number of segments of a stack.
-const SEGMENTS: u64 = 64;
-/// Minimum number of results for parallel work.
+/// Minimum size of the cells for each state in bytes.
+const SEGMENT: u64 = 1 << 20;
+/// Minimum number of results for parallel work, and the number that a thread computes at once.
 const PARALLEL_FROM: usize = 16 << 10;
+const PARALLEL_RUN: usize = 4 << 10;
 /// Maximum memory of a kept position while it is folded, in bytes.
 const STATE: u64 = 128;
 
@@ -45,15 +44,42 @@ impl Reduced {
         of: impl Fn(&AxisFold, usize) -> T + Sync,
     ) -> Vec<T> {
         // The states of all positions were in memory, so their number fits.
+        self.collect_runs(|fold, first, out| {
+            (first..).zip(out).for_each(|(i, to)| *to = of(fold, i));
+        })
+    }
+
+    /// One value per kept position, row-major; `fill` computes those of adjacent positions of a fold, from one on.
+    pub fn collect_runs<T: Clone + Default + Send + Sync>(
+        &self,
+        fill: impl Fn(&AxisFold, usize, &mut [T]) + Sync,
+    ) -> Vec<T> {
         let cells =
             Region::from_shape(&self.shape).cells().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-        let collect_slots = |(_, fold): &(Region, AxisFold)| (0..fold.len()).map(|i| of(fold, i)).collect();
-        let parts: Vec<Vec<T>> = if cells < PARALLEL_FROM {
-            self.blocks.iter().map(collect_slots).collect()
-        } else {
-            self.blocks.par_iter().map(collect_slots).collect()
+        let collect_slots = |fold: &AxisFold, out: &mut [T]| {
+            if cells < PARALLEL_FROM {
+                return fill(fold, 0, out);
+            }
+            let runs = out.par_chunks_mut(PARALLEL_RUN).enumerate();
+            runs.for_each(|(i, out)| fill(fold, i * PARALLEL_RUN, out));
         };
         let mut out = vec![T::default(); cells];
+        if let [(_, fold)] = self.blocks.as_slice()
+            && fold.len() == cells
+        {
+            collect_slots(fold, &mut out);
+            return out;
+        }
+        let collect_block = |(_, fold): &(Region, AxisFold)| {
+            let mut part = vec![T::default(); fold.len()];
+            collect_slots(fold, &mut part);
+            part
+        };
+        let parts: Vec<Vec<T>> = if cells < PARALLEL_FROM {
+            self.blocks.iter().map(collect_block).collect()
+        } else {
+            self.blocks.par_iter().map(collect_block).collect()
+        };
         for ((region, _), part) in self.blocks.iter().zip(parts) {
             // Row by row: positions along the last kept axis are adjacent in both.
             let last = self.shape.len().saturating_sub(1);
@@ -160,20 +186,26 @@ fn reduce_along(
         )
         .hint("select a written part of the array"));
     }
-    // Every segment of a stack has its own states, which are merged afterwards.
-    let most = options.memory.map_or(SEGMENTS, |memory| (memory / states.max(1) / 4).clamp(1, SEGMENTS));
+    // Every thread has its own states of a stack, which are merged afterwards.
+    let threads = if options.sequential { 1 } else { options.threads() as u64 };
+    let most = options.memory.map_or(threads, |memory| (memory / states.max(1) / 4).clamp(1, threads));
     let workers = options.for_workers(states.saturating_mul(most), prepared.unit)?;
     let stacks = stacks(&prepared, &reduced)?;
     let visitor = Visitor::new(handle, &prepared);
     AxisFold::new(visitor.field.dtype, wanted, &[]).map_err(|e| e.in_array(&handle.schema().name))?;
     let ticker = options.ticker(prepared.groups.len(&prepared.plan) as u64);
 
-    let fold_segment = |stack: &Stack, groups: &[u32]| -> Result<AxisFold> {
+    // Folds groups of a stack until there are none left; `None` if there was none.
+    let fold_next = |stack: &Stack, next: &AtomicUsize| -> Result<Option<AxisFold>> {
         let extents: SmallVec<[usize; 4]> =
             stack.kept.shape().iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
         let origin: SmallVec<[usize; 4]> = extents.iter().map(|_| 0).collect();
-        let mut fold = AxisFold::new(visitor.field.dtype, wanted, &extents)?;
-        for &index in groups {
+        let mut fold = None;
+        while let Some(&index) = stack.groups.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let fold = match &mut fold {
+                Some(fold) => fold,
+                none => none.insert(AxisFold::new(visitor.field.dtype, wanted, &extents)?),
+            };
             let context = visitor.group_context(index as usize)?;
             visitor.group(index as usize, &context, &mut |_| Ok(false), &mut |view| {
                 let strides: SmallVec<[usize; 4]> = view.strides.iter().map(|s| s / view.size).collect();
@@ -190,15 +222,15 @@ fn reduce_along(
         Ok(fold)
     };
     let fold_stack = |stack: &Stack| -> Result<(Region, AxisFold)> {
-        let segments = if stacks.len() < STACKS { stack.bytes.div_ceil(SEGMENT).clamp(1, most) } else { 1 };
-        let length = stack.groups.len().div_ceil(usize::try_from(segments).unwrap_or(1)).max(1);
-        let cut: Vec<&[u32]> = stack.groups.chunks(length).collect();
-        let parts: Vec<AxisFold> = if cut.len() > 1 {
-            cut.par_iter().map(|groups| fold_segment(stack, groups)).collect::<Result<_>>()?
+        let states = if stacks.len() < STACKS { stack.bytes.div_ceil(SEGMENT).clamp(1, most) } else { 1 };
+        let states = usize::try_from(states).unwrap_or(1).min(stack.groups.len());
+        let next = AtomicUsize::new(0);
+        let parts: Vec<Option<AxisFold>> = if states > 1 {
+            (0..states).into_par_iter().map(|_| fold_next(stack, &next)).collect::<Result<_>>()?
         } else {
-            cut.iter().map(|groups| fold_segment(stack, groups)).collect::<Result<_>>()?
+            vec![fold_next(stack, &next)?]
         };
-        let mut parts = parts.into_iter();
+        let mut parts = parts.into_iter().flatten();
         let mut fold = parts.next().ok_or_else(|| Error::internal("a stack without groups"))?;
         for part in parts {
             fold.merge(&part)?;

@@ -15,11 +15,13 @@
 //! - A sum beyond the largest double is infinite only at the end: larger intermediate sums have no effect.
 
 pub(crate) mod block;
+pub(crate) mod columns;
 pub(crate) mod digits;
 pub(crate) mod fixed;
 mod moments;
 mod products;
 mod quantile;
+mod rounding;
 pub(crate) mod slots;
 pub(crate) mod split;
 #[cfg(test)]

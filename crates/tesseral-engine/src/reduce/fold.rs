@@ -40,7 +40,7 @@ pub use number::Number;
 pub use pairs::{Paired, Pairs};
 pub use points::{PointMeans, PointRun};
 pub use positions::{summaries, summaries_by_position, summary};
-pub use question::{Answers, Question};
+pub use question::{Answers, FloatAnswers, FloatColumn, Question};
 pub use run::{Fold, Unit, fold, fold_unit, units};
 pub use sketch::Sketch;
 pub use state::{Arg, FoldState, Reducer, Truth, Values, WeightedValues};

@@ -73,6 +73,14 @@ pub(crate) trait Real: Copy + Default {
     fn are_terms(cells: &[Self]) -> bool;
     /// Sums and bounds of at most a block; `None` with infinities, and with NaN unless it shows in the parts.
     fn scan(block: &[Self]) -> Option<BlockScan>;
+    /// A magnitude in the form that loops compare.
+    type Magnitude: Copy;
+    /// The largest and the smallest magnitude of no cells.
+    const NO_MAGNITUDES: (Self::Magnitude, Self::Magnitude);
+    /// Compares with the largest and, except for zeros, with the smallest magnitude.
+    fn compare(self, largest: &mut Self::Magnitude, smallest: &mut Self::Magnitude);
+    /// Bounds of compared cells, `None` if all are zeros; an outer `None` with infinities and, for float32, with NaN.
+    fn bounds_of(largest: &[Self::Magnitude], smallest: &[Self::Magnitude]) -> Option<Option<Bounds>>;
 }
 
 impl Real for f32 {
@@ -98,15 +106,29 @@ impl Real for f32 {
             scan_f32(group, &mut sum, &mut largest, &mut smallest);
         }
         scan_f32(&padded(rest), &mut sum, &mut largest, &mut smallest);
-        let largest = largest.into_iter().fold(0, u32::max);
-        let smallest = smallest.into_iter().fold(u32::MAX, u32::min);
+        let bounds = Self::bounds_of(&largest, &smallest)?;
+        Some(BlockScan { parts: [halve(sum), 0.0], unit: None, bounds })
+    }
+
+    type Magnitude = u32;
+    const NO_MAGNITUDES: (u32, u32) = (0, u32::MAX);
+
+    #[inline(always)]
+    fn compare(self, largest: &mut u32, smallest: &mut u32) {
+        let magnitude = self.to_bits() & (u32::MAX >> 1);
+        *largest = magnitude.max(*largest);
+        *smallest = magnitude.wrapping_sub(1).min(*smallest);
+    }
+
+    #[inline(always)]
+    fn bounds_of(largest: &[u32], smallest: &[u32]) -> Option<Option<Bounds>> {
+        let largest = largest.iter().copied().fold(0, u32::max);
+        let smallest = smallest.iter().copied().fold(u32::MAX, u32::min);
         if largest >= f32::INFINITY.to_bits() {
             return None;
         }
         let wide = |bits: u32| f64::from(f32::from_bits(bits));
-        let bounds =
-            (largest > 0).then(|| Bounds::new(wide(largest), wide(smallest.wrapping_add(1)), 23, -149));
-        Some(BlockScan { parts: [halve(sum), 0.0], unit: None, bounds })
+        Some((largest > 0).then(|| Bounds::new(wide(largest), wide(smallest.wrapping_add(1)), 23, -149)))
     }
 }
 
@@ -139,14 +161,30 @@ impl Real for f64 {
             lanes.add(&[*row], carrier(unit));
         }
         lanes.add(&[padded(rest)], carrier(unit));
-        let largest = lanes.largest.into_iter().fold(0.0, f64::max);
-        let smallest = lanes.smallest.into_iter().fold(f64::MAX, f64::min);
+        let bounds = Self::bounds_of(&lanes.largest, &lanes.smallest)?;
+        Some(BlockScan { parts: [halve(lanes.high), halve(lanes.rest)], unit: Some(unit), bounds })
+    }
+
+    type Magnitude = f64;
+    const NO_MAGNITUDES: (f64, f64) = (0.0, f64::MAX);
+
+    #[inline(always)]
+    fn compare(self, largest: &mut f64, smallest: &mut f64) {
+        let magnitude = self.abs();
+        *largest = if magnitude > *largest { magnitude } else { *largest };
+        let less = f64::from_bits(magnitude.to_bits().wrapping_sub(1));
+        *smallest = if less < *smallest { less } else { *smallest };
+    }
+
+    #[inline(always)]
+    fn bounds_of(largest: &[f64], smallest: &[f64]) -> Option<Option<Bounds>> {
+        let largest = largest.iter().copied().fold(0.0, f64::max);
+        let smallest = smallest.iter().copied().fold(f64::MAX, f64::min);
         if largest == f64::INFINITY {
             return None;
         }
         let smallest = f64::from_bits(smallest.to_bits() + 1).min(largest);
-        let bounds = (largest > 0.0).then(|| Bounds::new(largest, smallest, 52, -1074));
-        Some(BlockScan { parts: [halve(lanes.high), halve(lanes.rest)], unit: Some(unit), bounds })
+        Some((largest > 0.0).then(|| Bounds::new(largest, smallest, 52, -1074)))
     }
 }
 
@@ -157,14 +195,11 @@ fn scan_f32(
     largest: &mut [u32; LANES],
     smallest: &mut [u32; LANES],
 ) {
-    const MAGNITUDE: u32 = u32::MAX >> 1;
     for i in 0..LANES {
         sum[i] += f64::from(group[i]);
     }
     for i in 0..LANES {
-        let magnitude = group[i].to_bits() & MAGNITUDE;
-        largest[i] = largest[i].max(magnitude);
-        smallest[i] = smallest[i].min(magnitude.wrapping_sub(1));
+        group[i].compare(&mut largest[i], &mut smallest[i]);
     }
 }
 
@@ -194,10 +229,7 @@ impl ScanLanes {
             let (mut above, mut below, mut most, mut least) = (high[i], rest[i], largest[i], smallest[i]);
             for row in rows {
                 let x = row[i];
-                let magnitude = x.abs();
-                most = if magnitude > most { magnitude } else { most };
-                let less = f64::from_bits(magnitude.to_bits().wrapping_sub(1));
-                least = if less < least { less } else { least };
+                x.compare(&mut most, &mut least);
                 let part = (x + carrier) - carrier;
                 above += part;
                 below += x - part;

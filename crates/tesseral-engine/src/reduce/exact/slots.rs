@@ -20,10 +20,13 @@ use std::collections::BTreeMap;
 use multiversion::multiversion;
 
 use super::fixed::Fixed;
+use super::rounding::{quotient, spread, two_sum};
 
 const PARTS: usize = 3;
 /// Positions whose parts are copied at once.
 const PIECE: usize = 512;
+/// Counts up to this are doubles.
+const COUNTABLE: u64 = 1 << 53;
 
 /// Exact sums of positions.
 #[derive(Clone, Debug)]
@@ -60,11 +63,16 @@ impl SlotSums {
 
     /// Adds a term to each position of a range. Terms are below [`LIMIT`](Self::LIMIT); afterwards they are undefined.
     pub fn add_terms(&mut self, range: SlotRange, terms: &mut [f64]) {
+        self.add_terms_from(0, range, terms);
+    }
+
+    /// The same, beginning with a part: for terms that are smaller than the parts before it.
+    pub fn add_terms_from(&mut self, first: usize, range: SlotRange, terms: &mut [f64]) {
         if terms.is_empty() {
             return;
         }
-        for k in 0..PARTS {
-            if self.parts.len() == k {
+        for k in first..PARTS {
+            while self.parts.len() <= k {
                 self.parts.push(vec![0.0; self.slots]);
             }
             let part = &mut self.parts[k];
@@ -121,11 +129,11 @@ impl SlotSums {
     /// Adds the sums of other positions, one to one.
     pub fn merge(&mut self, other: &Self) {
         let mut terms = [0.0; PIECE];
-        for part in &other.parts {
+        for (k, part) in other.parts.iter().enumerate() {
             for (i, piece) in part.chunks(PIECE).enumerate() {
                 let terms = &mut terms[..piece.len()];
                 terms.copy_from_slice(piece);
-                self.add_terms(SlotRange { first: i * PIECE, step: 1 }, terms);
+                self.add_terms_from(k, SlotRange { first: i * PIECE, step: 1 }, terms);
             }
         }
         for (&slot, limbs) in &other.limbs {
@@ -154,43 +162,90 @@ impl SlotSums {
 
     /// The correctly rounded quotient of the sum of a position and a count, which must not be 0.
     pub fn mean(&self, slot: usize, n: u64) -> f64 {
-        self.pair(slot)
-            .and_then(|(sum, rest)| quotient(sum, rest, n))
-            .unwrap_or_else(|| self.exact(slot).digits().quotient(u128::from(n)))
+        let pair = self.pair(slot).filter(|_| n <= COUNTABLE);
+        let mean = pair.map_or(f64::NAN, |(sum, rest)| quotient(sum, rest, n as f64));
+        if mean.is_nan() { self.exact(slot).digits().quotient(u128::from(n)) } else { mean }
+    }
+
+    /// The means of adjacent positions from `first` on, of the same count.
+    pub fn means(&self, first: usize, n: u64, out: &mut [f64]) {
+        for (piece, out) in out.chunks_mut(PIECE).enumerate() {
+            let first = first + piece * PIECE;
+            match self.triples(first, out.len()).filter(|_| n <= COUNTABLE) {
+                Some(sums) => quotients(sums, n as f64, out),
+                None => out.fill(f64::NAN),
+            }
+            for (i, mean) in out.iter_mut().enumerate().filter(|(_, mean)| mean.is_nan()) {
+                *mean = self.mean(first + i, n);
+            }
+        }
+    }
+
+    /// The variances of adjacent positions from `first` on, or their roots, of the same count, with `ddof` degrees of freedom less;
+    /// NaN where doubles do not decide how they round.
+    pub fn spreads(
+        &self,
+        squares: &Self,
+        (first, n, ddof): (usize, u64, u64),
+        root: bool,
+        out: &mut [f64],
+    ) {
+        let divisor = n.saturating_mul(n.saturating_sub(ddof));
+        for (piece, out) in out.chunks_mut(PIECE).enumerate() {
+            let first = first + piece * PIECE;
+            let both = (self.triples(first, out.len()), squares.triples(first, out.len()));
+            match both {
+                (Some(sums), Some(squares)) if divisor <= COUNTABLE => {
+                    spreads(sums, squares, n as f64, divisor as f64, root, out);
+                }
+                _ => out.fill(f64::NAN),
+            }
+        }
+    }
+
+    /// The parts of up to [`PIECE`] adjacent positions from `first` on; `None` if one of them has limbs.
+    fn triples(&self, first: usize, len: usize) -> Option<[&[f64]; PARTS]> {
+        static ZEROS: [f64; PIECE] = [0.0; PIECE];
+        let short = self.limbs.range(first..first + len).next().is_none();
+        let part = |k: usize| self.parts.get(k).map_or(&ZEROS[..len], |part| &part[first..first + len]);
+        short.then(|| std::array::from_fn(part))
     }
 }
 
-/// `(sum + rest) / n`, rounded once; `None` if double arithmetic does not decide how.
-///
-/// The remainder of `sum / n` is a double, so the quotient and a correction are known to about 100 bits. Unless a change in
-/// the last of those would change the rounded sum of both, it is the rounded exact quotient.
-fn quotient(sum: f64, rest: f64, n: u64) -> Option<f64> {
-    const SMALLEST: f64 = f64::from_bits((1023 - 900) << 52);
-    const RELATIVE_ERROR: f64 = f64::from_bits((1023 - 48) << 52);
-    if n > 1 << 53 {
-        return None;
+/// The means of sums of three parts; NaN where it is not known how they round.
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn quotients(sums: [&[f64]; PARTS], n: f64, out: &mut [f64]) {
+    let [a, b, c] = sums.map(|part| &part[..out.len()]);
+    for (i, out) in out.iter_mut().enumerate() {
+        let (sum, rest) = two_sum(a[i], b[i]);
+        let mean = quotient(sum, rest, n);
+        *out = if c[i] == 0.0 { mean } else { f64::NAN };
     }
-    let n = n as f64;
-    let quotient = sum / n;
-    if rest == 0.0 {
-        return Some(quotient);
-    }
-    if quotient.abs() < SMALLEST {
-        return None;
-    }
-    let correction = ((-quotient).mul_add(n, sum) + rest) / n;
-    let doubt = correction.abs() * RELATIVE_ERROR;
-    let (low, high) = (quotient + (correction - doubt), quotient + (correction + doubt));
-    (low == high).then_some(low)
 }
 
-/// The rounded sum and its rounding error, of doubles whose sum does not overflow.
-#[inline(always)]
-fn two_sum(a: f64, b: f64) -> (f64, f64) {
-    let sum = a + b;
-    let b_part = sum - a;
-    (sum, (a - (sum - b_part)) + (b - b_part))
+/// The variances of sums of three parts, or their roots; NaN where it is not known how they round.
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn spreads(
+    sums: [&[f64]; PARTS],
+    squares: [&[f64]; PARTS],
+    n: f64,
+    divisor: f64,
+    root: bool,
+    out: &mut [f64],
+) {
+    let [a, b, c] = sums.map(|part| &part[..out.len()]);
+    let [d, e, f] = squares.map(|part| &part[..out.len()]);
+    if root {
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = spread::<true>([a[i], b[i], c[i]], [d[i], e[i], f[i]], n, divisor);
+        }
+    } else {
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = spread::<false>([a[i], b[i], c[i]], [d[i], e[i], f[i]], n, divisor);
+        }
+    }
 }
+
 
 /// Adds terms to sums and replaces them by the rounding errors; whether any is not 0.
 #[multiversion(targets("x86_64+avx2"))]

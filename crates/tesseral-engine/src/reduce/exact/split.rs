@@ -114,6 +114,25 @@ impl Cut {
         }
     }
 
+    /// Whether the sums of the parts of `n` terms in these bounds are exact; false for cuts around two carriers.
+    pub fn holds(self, bounds: Bounds, n: usize) -> bool {
+        let Bounds { top, low, .. } = bounds;
+        let log = growth(n).max(2);
+        match self {
+            Self::Whole => top + log <= (low + 53).min(1020),
+            Self::Once([first, _]) => {
+                let unit = exponent(first) - 52;
+                top + log <= (unit + 53).min(1020) && unit - 1 + log - low <= 53
+            }
+            Self::Twice(_) => false,
+        }
+    }
+
+    /// The cut, around one carrier where none is needed.
+    pub fn split_once(self, bounds: Bounds) -> Self {
+        if let Self::Whole = self { Self::Once([carrier(bounds.low), 0.0]) } else { self }
+    }
+
     /// The sums of the parts of terms.
     #[inline]
     pub fn sums<T: Real, K: Term>(self, x: &[T], y: &[T]) -> [f64; 3] {

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use tesseral_conformance::oracle::rational::{self, Oracle, rounded, units};
 
 use super::block::{Real, add_block};
+use super::columns::ColumnSums;
 use super::digits::Digits;
 use super::fixed::Fixed;
 use super::slots::{SlotRange, SlotSums};
@@ -189,6 +190,63 @@ proptest! {
             let mut copy = SlotSums::new(1);
             copy.add(0, &one.exact(range.at(i)));
             prop_assert_eq!(copy.value(0).to_bits(), oracle.sum().to_bits());
+        }
+    }
+
+    #[test]
+    fn answers_of_slots_are_those_of_integers(
+        kind in 0_u64..9,
+        (slots, rows) in (1_usize..40, 1_usize..200),
+        (narrow, near, seed) in (any::<bool>(), any::<bool>(), any::<u64>()),
+    ) {
+        let mut cells = floats(kind, slots * rows, seed);
+        if kind == 8 {
+            let first = cells[..slots].to_vec();
+            cells.chunks_mut(slots).for_each(|row| row.copy_from_slice(&first));
+        }
+        if narrow {
+            cells.iter_mut().for_each(|x| *x = f64::from((*x as f32).clamp(f32::MIN, f32::MAX)));
+        }
+        let range = SlotRange { first: 0, step: 1 };
+        let (mut sums, mut squares) = (SlotSums::new(slots), SlotSums::new(slots));
+        let small: Vec<f32> = cells.iter().map(|&x| x as f32).collect();
+        let at_once = match narrow {
+            true => ColumnSums::default().add(
+                |r| &small[r * slots..(r + 1) * slots], (rows, near), &mut sums, Some(&mut squares), range,
+            ),
+            false => ColumnSums::default().add(
+                |r| &cells[r * slots..(r + 1) * slots], (rows, near), &mut sums, None, range,
+            ),
+        };
+        prop_assert!(at_once || kind != 0, "similar cells are added at once");
+        for (i, &x) in cells.iter().enumerate() {
+            if !at_once {
+                sums.add(i % slots, &{ let mut sum = Fixed::default(); sum.add_f64(x); sum });
+            }
+            if !at_once || !narrow {
+                squares.add(i % slots, &{ let mut sum = Fixed::default(); sum.add_square(x); sum });
+            }
+        }
+        let mut found = vec![0.0; slots];
+        let oracle = |i: usize| {
+            Oracle::new(&cells.iter().skip(i).step_by(slots).copied().collect::<Vec<_>>())
+        };
+        let n = rows as u64;
+        sums.means(0, n, &mut found);
+        for (i, found) in found.iter().enumerate() {
+            prop_assert_eq!(found.to_bits(), oracle(i).mean().to_bits());
+        }
+        for ddof in (0..2).filter(|ddof| *ddof < n) {
+            for root in [false, true] {
+                sums.spreads(&squares, (0, n, ddof), root, &mut found);
+                // Integers decide the rest, which is little.
+                let open = found.iter().filter(|x| x.is_nan()).count();
+                prop_assert!(open == 0 || kind != 0, "{open} of {slots} are open");
+                for (i, found) in found.iter().enumerate().filter(|(_, x)| !x.is_nan()) {
+                    let wanted = if root { oracle(i).std(ddof) } else { oracle(i).variance(ddof) };
+                    prop_assert_eq!(found.to_bits(), wanted.to_bits());
+                }
+            }
         }
     }
 

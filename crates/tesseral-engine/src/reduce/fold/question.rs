@@ -14,7 +14,7 @@ use super::weights::Weights;
 use super::{histogram, job};
 use crate::handle::Handle;
 use crate::options::Options;
-use crate::reduce::axes::reduce;
+use crate::reduce::axes::{Reduced, reduce};
 use crate::reduce::kernel::summary::StatSet;
 
 /// Statistics of the cells of each slot of a fold.
@@ -40,6 +40,24 @@ pub struct Answers {
     pub cells: Vec<u64>,
     /// The edges of the bins of each histogram, in the order of the statistics.
     pub edges: Vec<Vec<f64>>,
+}
+
+/// Answers that are floats, without a value for each: NaN where there is none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FloatAnswers {
+    /// Number of slots along each axis that is not reduced.
+    pub shape: Vec<u64>,
+    /// The answers of each statistic, row-major over the slots.
+    pub columns: Vec<FloatColumn>,
+}
+
+/// The float answers of one statistic.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FloatColumn {
+    /// Computed numbers.
+    Numbers(Vec<f64>),
+    /// Cells, native-endian.
+    Cells(Vec<u8>),
 }
 
 impl Question {
@@ -134,6 +152,28 @@ impl Question {
         }
     }
 
+    /// The same answers, if the vectorized fold along axes computes them and all of them are floats; `None`, without reading cells,
+    /// for other questions.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn ask_floats(
+        &self,
+        handle: &Handle,
+        request: &Request,
+        options: &Options,
+    ) -> Result<Option<FloatAnswers>> {
+        let dtype = dtype(handle, request)?;
+        let answered = |statistic: &Statistic| statistic.has_floats(dtype, self.finish);
+        if !self.statistics.iter().all(answered) {
+            return Ok(None);
+        }
+        let Some(reduced) = self.plain_states(handle, request, options)? else { return Ok(None) };
+        let column = |statistic: &Statistic| statistic.floats(&reduced, dtype, self.finish);
+        let columns = options.run(|| self.statistics.iter().map(column).collect());
+        Ok(Some(FloatAnswers { shape: reduced.shape, columns }))
+    }
+
     /// Divides the question into jobs of about `bytes` of cells each.
     ///
     /// # Errors
@@ -172,13 +212,13 @@ impl Question {
         question.answers(handle, request, &folded)
     }
 
-    /// The answers along axes by the vectorized fold, without units and a state for each slot.
-    fn plain_answers(
+    /// The states along axes of the vectorized fold, without units and a state for each slot.
+    fn plain_states(
         &self,
         handle: &Handle,
         request: &Request,
         options: &Options,
-    ) -> Result<Option<Answers>> {
+    ) -> Result<Option<Reduced>> {
         let dense = request.columns.len() == 1 && !handle.schema().sparse;
         let wanted = self.fold.fast_statistics(request).filter(|_| dense && self.least.is_none());
         let Some(wanted) = wanted else { return Ok(None) };
@@ -187,7 +227,17 @@ impl Question {
         if axes.len() == self.fold.roles.len() {
             return Ok(None);
         }
-        let reduced = reduce(handle, request, &axes, wanted, options)?;
+        reduce(handle, request, &axes, wanted, options).map(Some)
+    }
+
+    /// The answers along axes by the vectorized fold.
+    fn plain_answers(
+        &self,
+        handle: &Handle,
+        request: &Request,
+        options: &Options,
+    ) -> Result<Option<Answers>> {
+        let Some(reduced) = self.plain_states(handle, request, options)? else { return Ok(None) };
         let answer = |statistic: &Statistic| {
             reduced.collect(|fold, i| statistic.of_summary(&Position(fold, i), self.finish))
         };

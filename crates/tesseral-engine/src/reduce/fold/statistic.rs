@@ -2,13 +2,16 @@
 
 use std::fmt;
 
+use bytemuck::Zeroable;
 use tesseral_core::calendar::TimeCount;
 use tesseral_core::dtype::Class;
-use tesseral_core::{DType, Scalar, Sum};
+use tesseral_core::{DType, Scalar, Sum, dispatch_element};
 
 use super::histogram::Histogram;
 use super::number::Number;
+use super::question::FloatColumn;
 use super::state::{FoldState, Reducer};
+use crate::reduce::axes::Reduced;
 use crate::reduce::kernel::axis::AxisFold;
 use crate::reduce::kernel::summary::{StatSet, Summary};
 
@@ -344,6 +347,50 @@ impl Statistic {
             (_, FoldState::Weighted(weighted)) => unless_nan(weighted.nans(), weighted.mean().into()),
             _ => Answer::None,
         }
+    }
+
+    /// Whether the answers from summaries of cells of a dtype are floats.
+    pub(super) fn has_floats(&self, dtype: DType, how: Finish) -> bool {
+        let (float, number) = (dtype.class() == Class::Float, dtype.class() != Class::Time);
+        match self {
+            Self::Min | Self::Max | Self::Sum => float,
+            Self::Mean => number && !how.quotients,
+            Self::Var | Self::Std => number && how.ddof >= 0.0 && how.ddof.fract() == 0.0,
+            _ => false,
+        }
+    }
+
+    /// The answers from a fold along axes; NaN where there is none. The statistic [has floats](Self::has_floats).
+    pub(super) fn floats(&self, reduced: &Reduced, dtype: DType, how: Finish) -> FloatColumn {
+        let excluded = |fold: &AxisFold, i: usize| !how.skip_nan && fold.nans(i) > 0;
+        if let Self::Min | Self::Max = self {
+            let cells: Vec<u8> = dispatch_element!(dtype, T => {
+                let nan = Scalar::parse(dtype, "NaN").ok().and_then(|nan| nan.get::<T>());
+                let nan = nan.unwrap_or_else(T::zeroed);
+                let cell = |fold: &AxisFold, i: usize| {
+                    let value = if *self == Self::Min { fold.low(i) } else { fold.high(i) };
+                    value.filter(|_| !excluded(fold, i)).unwrap_or(nan)
+                };
+                bytemuck::cast_slice(&reduced.collect(cell)).to_vec()
+            }, else => Vec::new());
+            return FloatColumn::Cells(cells);
+        }
+        let ddof = how.ddof as u64;
+        FloatColumn::Numbers(reduced.collect_runs(|fold, first, out: &mut [f64]| {
+            match self {
+                Self::Mean => fold.means(first, out),
+                Self::Var => fold.spreads(first, ddof, false, out),
+                Self::Std => fold.spreads(first, ddof, true, out),
+                _ => {
+                    let sum = |i: usize| fold.sum(i).map_or(f64::NAN, Sum::to_f64);
+                    (first..).zip(&mut *out).for_each(|(i, to)| *to = sum(i));
+                }
+            }
+            if !how.skip_nan && fold.any_nan() {
+                let nans = (first..).zip(out).filter(|(i, _)| fold.nans(*i) > 0);
+                nans.for_each(|(_, to)| *to = f64::NAN);
+            }
+        }))
     }
 
     /// The answer from a summary, of one slot or of a position of many.

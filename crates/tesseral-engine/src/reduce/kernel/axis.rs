@@ -31,10 +31,12 @@ use crate::reduce::exact::fixed::Fixed;
 use crate::reduce::exact::slots::{SlotRange, SlotSums};
 
 pub(crate) mod panel;
+pub(crate) mod ranges;
 pub(crate) mod sums;
 
 use panel::{Columns, Panel, PanelColumn, ROWS, Requested};
-use sums::{Sums, WideSquares};
+use ranges::{KeptKey, Ranges};
+use sums::{PanelSums, Sums, WideSquares};
 
 /// A region of cells, native-endian and unaligned; strides are in cells.
 ///
@@ -67,9 +69,7 @@ pub struct AxisFold {
     /// Negative and positive infinities; empty until there is one.
     infinities: [Vec<u64>; 2],
     sums: Sums,
-    /// Keys, in the order of values.
-    min: Vec<i64>,
-    max: Vec<i64>,
+    ranges: Ranges,
 }
 
 /// Runs of at least this many cells are summarized without a copy.
@@ -82,6 +82,8 @@ const PANEL: usize = if cfg!(test) { 2 << 10 } else { 512 << 10 };
 const WIDTH: usize = if cfg!(test) { 1 << 10 } else { 256 << 10 };
 /// Fewer rows are not worth a pass over the sums of the columns.
 const LEAST_ROWS: usize = 4;
+/// Size of the results of the columns of a panel whose cells are read only once, in bytes: they stay in L2, and the cells need not.
+const RESULTS: usize = if cfg!(test) { 2 << 10 } else { 512 << 10 };
 
 impl AxisFold {
     /// An empty fold over kept axes of `shape`. [`StatSet::INFINITIES`] is not supported for axes.
@@ -96,7 +98,7 @@ impl AxisFold {
         let float = dispatch_element!(dtype, T => T::IS_FLOAT, else => false);
         let when = |needed: bool| if needed { n } else { 0 };
         let (sum, spread) = (wanted.has(StatSet::SUM), wanted.has(StatSet::SPREAD));
-        let range = when(wanted.has(StatSet::RANGE));
+        let ranged = when(wanted.has(StatSet::RANGE));
         const WHAT: &str = "the results of a reduction";
         let sums = Sums {
             integers: alloc::zeroed(WHAT, when(sum && !float))?,
@@ -115,8 +117,7 @@ impl AxisFold {
             nans: Vec::new(),
             infinities: [Vec::new(), Vec::new()],
             sums,
-            min: alloc::filled(WHAT, i64::MAX, range)?,
-            max: alloc::filled(WHAT, i64::MIN, range)?,
+            ranges: dispatch_element!(dtype, T => kept_ranges::<T>(ranged)?, else => kept_ranges::<i64>(0)?),
         })
     }
 
@@ -243,8 +244,10 @@ impl AxisFold {
         let rows = row.map_or(Dim { dst: 0, ..single }, |d| dims[d]);
         let outer: SmallVec<[Dim; 6]> =
             (0..dims.len()).filter(|&d| Some(d) != column && Some(d) != row).map(|d| dims[d]).collect();
-        let width = columns.count.min(WIDTH / size);
-        let most_rows = (PANEL / (width * size)).clamp(LEAST_ROWS, ROWS);
+        let adjacent = columns.src == 1 || columns.count == 1;
+        let aligned = (view.cells.as_ptr() as usize).is_multiple_of(align_of::<T::WorkType>());
+        let direct = adjacent && aligned && size_of::<T::WorkType>() == size;
+        let (width, most_rows) = self.panel_extents::<T::WorkType>(columns.count, direct);
         let mut scratch = AxisScratch::<T>::new();
         each_position(&outer, |src, acc| {
             for first_column in (0..columns.count).step_by(width) {
@@ -266,6 +269,21 @@ impl AxisFold {
         Ok(())
     }
 
+    /// The columns and the most rows of a panel, of up to `columns` columns; whether it is read where it is.
+    fn panel_extents<W: PanelColumn>(&self, columns: usize, direct: bool) -> (usize, usize) {
+        let Requested { sum, range, spread } = self.requested();
+        let (column, once) = match (sum, range) {
+            (true, false) => W::Sums::column_bytes(spread),
+            (false, true) => (2 * size_of::<W::Key>(), true),
+            _ => (0, false),
+        };
+        if direct && once {
+            return (columns.min(RESULTS / column), ROWS);
+        }
+        let width = columns.min(WIDTH / size_of::<W>());
+        (width, (PANEL / (width * size_of::<W>())).clamp(LEAST_ROWS, ROWS))
+    }
+
     fn requested(&self) -> Requested {
         Requested {
             sum: self.wanted.has(StatSet::SUM),
@@ -278,12 +296,15 @@ impl AxisFold {
     fn add<W: PanelColumn>(&mut self, results: &Columns<W>, layout: &PanelLayout, range: SlotRange) {
         let n = layout.columns;
         if self.wanted.has(StatSet::RANGE) {
-            for i in 0..n {
-                // Keys of empty columns never narrow the range.
-                let (min, max): (i64, i64) = (results.min[i].into(), results.max[i].into());
-                let slot = range.at(i);
-                self.min[slot] = self.min[slot].min(min);
-                self.max[slot] = self.max[slot].max(max);
+            if range.step == 1
+                && let Some([min, max]) = W::Kept::keys(&mut self.ranges)
+            {
+                let slots = range.first..range.first + n;
+                ranges::widen(&mut min[slots.clone()], &mut max[slots], &results.min, &results.max);
+            } else {
+                for i in 0..n {
+                    self.ranges.add(range.at(i), (results.min[i].into(), results.max[i].into()));
+                }
             }
         }
         if !self.cells.is_empty() {
@@ -320,10 +341,7 @@ impl AxisFold {
             let [low, high] = squares.digits().low_integer_bits();
             to.add(WideSquares { low, high: high as u64 });
         }
-        if let (Some(min), Some(max)) = (self.min.get_mut(i), self.max.get_mut(i)) {
-            *min = range.0.min(*min);
-            *max = range.1.max(*max);
-        }
+        self.ranges.add(i, range);
         if let Some(cells) = self.cells.get_mut(i) {
             *cells += summary.count();
         }
@@ -364,8 +382,7 @@ impl AxisFold {
                 sums.merge(more);
             }
         }
-        self.min.iter_mut().zip(&other.min).for_each(|(a, &b)| *a = b.min(*a));
-        self.max.iter_mut().zip(&other.max).for_each(|(a, &b)| *a = b.max(*a));
+        self.ranges.merge(&other.ranges);
         self.everywhere += other.everywhere;
         let [negative, positive] = &mut self.infinities;
         for (counts, more) in [
@@ -408,8 +425,7 @@ impl AxisFold {
         if self.wanted.has(StatSet::INFINITIES) && !self.wanted.has(StatSet::SUM) {
             return None;
         }
-        let range =
-            (self.min.get(i).copied().unwrap_or(i64::MAX), self.max.get(i).copied().unwrap_or(i64::MIN));
+        let range = self.ranges.get(i).unwrap_or((i64::MAX, i64::MIN));
         let (cells, nulls, nans) = (self.count(i), self.nulls(i), self.nans(i));
         Summary::from_state(self.dtype, self.wanted, cells, nulls, nans, range, self.moments(i)).ok()
     }
@@ -453,14 +469,31 @@ impl AxisFold {
         self.nans.get(i).copied().unwrap_or(0)
     }
 
+    /// Whether there can be a NaN.
+    pub(crate) fn any_nan(&self) -> bool {
+        !self.nans.is_empty()
+    }
+
     /// The minimum of a position, when requested and there is any value.
     pub fn min(&self, i: usize) -> Option<Scalar> {
-        self.value(i, *self.min.get(i)?)
+        self.value(i, self.ranges.get(i)?.0)
     }
 
     /// The maximum of a position, when requested and there is any value.
     pub fn max(&self, i: usize) -> Option<Scalar> {
-        self.value(i, *self.max.get(i)?)
+        self.value(i, self.ranges.get(i)?.1)
+    }
+
+    /// The minimum of a position in the dtype of the cells, when requested and there is any value.
+    #[inline]
+    pub(crate) fn low<T: Cell>(&self, i: usize) -> Option<T> {
+        self.ranges.get(i).filter(|_| self.valid(i) > 0).map(|range| T::from_key(range.0))
+    }
+
+    /// The maximum of a position in the dtype of the cells, when requested and there is any value.
+    #[inline]
+    pub(crate) fn high<T: Cell>(&self, i: usize) -> Option<T> {
+        self.ranges.get(i).filter(|_| self.valid(i) > 0).map(|range| T::from_key(range.1))
     }
 
     fn value(&self, i: usize, key: i64) -> Option<Scalar> {
@@ -518,6 +551,37 @@ impl AxisFold {
         (n > ddof && self.wanted.has(StatSet::SPREAD)).then(|| self.moments(i).std(n, ddof))
     }
 
+    /// The number of cells of each position, if none of them is null, NaN or infinite.
+    fn common_count(&self) -> Option<u64> {
+        let [negative, positive] = &self.infinities;
+        let counts = [&self.cells, &self.nulls, &self.nans, negative, positive];
+        counts.iter().all(|counts| counts.is_empty()).then_some(self.everywhere)
+    }
+
+    /// The means of adjacent positions from `first` on, correctly rounded; NaN where sums are not requested or there is no value.
+    pub fn means(&self, first: usize, out: &mut [f64]) {
+        match (&self.sums.floats, self.common_count()) {
+            (Some(sums), Some(n)) if n > 0 => sums.means(first, n, out),
+            _ => (first..).zip(out).for_each(|(i, mean)| *mean = self.mean(i).unwrap_or(f64::NAN)),
+        }
+    }
+
+    /// The variances of adjacent positions from `first` on, or with `root` the standard deviations, with `ddof` degrees of freedom less
+    /// than there are values, correctly rounded; NaN where they are not requested or there are too few values.
+    pub fn spreads(&self, first: usize, ddof: u64, root: bool, out: &mut [f64]) {
+        out.fill(f64::NAN);
+        if let (Some(sums), Some(squares), Some(n)) =
+            (&self.sums.floats, &self.sums.float_squares, self.common_count())
+            && n > ddof
+        {
+            sums.spreads(squares, (first, n, ddof), root, out);
+        }
+        for (i, spread) in (first..).zip(out).filter(|(_, spread)| spread.is_nan()) {
+            let exact = if root { self.std_of(i, ddof) } else { self.variance_of(i, ddof) };
+            *spread = exact.unwrap_or(f64::NAN);
+        }
+    }
+
     /// Infinite cells of a position, when they and sums are requested.
     pub fn infinities(&self, i: usize) -> Option<u64> {
         let counted = self.wanted.has(StatSet::INFINITIES) && self.wanted.has(StatSet::SUM);
@@ -528,6 +592,11 @@ impl AxisFold {
     pub fn std(&self, i: usize) -> Option<f64> {
         self.std_of(i, 0)
     }
+}
+
+/// Empty ranges of `n` positions.
+fn kept_ranges<T: Cell<WorkType: PanelColumn>>(n: usize) -> Result<Ranges> {
+    <<T::WorkType as PanelColumn>::Kept as KeptKey>::empty(n)
 }
 
 /// The layout of a panel among the cells of a view.

@@ -36,10 +36,24 @@ pub(crate) enum Flavor {
     Offset,
     /// Small numbers with occasional NaNs.
     Tame,
+    /// Numbers of similar size with all bits of their fractions.
+    Similar,
+    /// Zeros and numbers of many sizes.
+    Mixed,
+    /// One number.
+    Equal,
 }
 
 pub(crate) fn flavors() -> impl Strategy<Value = Flavor> {
-    prop_oneof![Just(Flavor::Bits), Just(Flavor::Awkward), Just(Flavor::Offset), Just(Flavor::Tame)]
+    prop_oneof![
+        Just(Flavor::Bits),
+        Just(Flavor::Awkward),
+        Just(Flavor::Offset),
+        Just(Flavor::Tame),
+        Just(Flavor::Similar),
+        Just(Flavor::Mixed),
+        Just(Flavor::Equal),
+    ]
 }
 
 /// A random number generator for test cells.
@@ -75,6 +89,12 @@ pub(crate) fn cells(dtype: DType, flavor: Flavor, n: usize, seed: u64) -> Vec<u8
             Flavor::Offset => Some(1_000_000.0 + (r % 8) as f64),
             Flavor::Tame if r.is_multiple_of(4096) => Some(f64::NAN),
             Flavor::Tame => Some((r % 2001) as f64 / 8.0 - 125.0),
+            Flavor::Similar => Some(285.0 + 20.0 * ((r >> 11) as f64 / 2.0_f64.powi(53) - 0.5)),
+            Flavor::Mixed if r.is_multiple_of(3) => Some(0.0),
+            Flavor::Mixed => {
+                Some(((r >> 11) as f64 / 2.0_f64.powi(53) - 0.5) * 2.0_f64.powi(-((r % 90) as i32)))
+            }
+            Flavor::Equal => Some((seed % 1000) as f64 * 0.1),
         };
         let int = match flavor {
             Flavor::Bits => r,
@@ -82,7 +102,9 @@ pub(crate) fn cells(dtype: DType, flavor: Flavor, n: usize, seed: u64) -> Vec<u8
                 [0, 1, u64::MAX, 1 << 63, (1 << 63) - 1, 0x7FFF_FFFF, 0x8000_0000, r][(r % 8) as usize]
             }
             Flavor::Offset => 0x7654_3210_7654_3200 + r % 8,
-            Flavor::Tame => r % 100,
+            Flavor::Tame | Flavor::Similar => r % 100,
+            Flavor::Mixed => r >> (r % 64),
+            Flavor::Equal => seed,
         };
         match (dtype, float) {
             (DType::Bool, _) => bytes.push((r & 1) as u8),

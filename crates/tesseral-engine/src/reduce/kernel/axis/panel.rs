@@ -1,30 +1,37 @@
 //! Rows of cells that fold into one result per column.
 //!
 //! ```text
-//! for each row, or eight for integers:  for each column:  add the cells to the column's exact sums
-//! for each 4 rows:                      for each column:  min[column], max[column]
+//! for each 8 rows:  for each column:  add the cells to the column's exact sums
+//! for each 8 rows:  for each column:  min[column], max[column]
 //! ```
 //!
 //! 1. Adjacent columns are adjacent lanes, so every loop vectorizes.
 //! 2. A panel has at most [`ROWS`] rows, so a partial sum of integers of up to 32 bits cannot overflow, and is small enough for L2.
-//! 3. Rows whose sums would not be finite, and keys outside the infinities, indicate NaNs. Such panels, and those with nulls, use
+//! 3. Rows whose sums would not be finite, and keys outside the infinities, indicate NaNs. Such rows, and those with nulls, use
 //!    loops that test each cell.
 
 use multiversion::multiversion;
 
+use super::ranges::KeptKey;
 use super::sums::{FloatSums, IntegerSums, PanelSums, Sums};
 use crate::reduce::exact::slots::SlotRange;
 use crate::reduce::kernel::block::WorkType;
 
 /// Maximum rows of a panel.
 pub(crate) const ROWS: usize = 128;
+/// Bytes from a row to the next up to which rows are read one after another.
+const NEAR: usize = if cfg!(test) { 64 } else { 16 << 10 };
+/// Rows that are tested for gaps before the next ones are taken to have none.
+const GAPPED_ROWS: usize = 8;
 
 /// The arithmetic of a panel column.
 pub(crate) trait PanelColumn: WorkType {
     /// Sums of columns.
     type Sums: PanelSums<Self>;
     /// The narrowest key type.
-    type Key: Copy + Ord + Into<i64>;
+    type Key: Copy + Ord + Into<i64> + Into<Self::Kept>;
+    /// The type of the keys of a position.
+    type Kept: KeptKey;
     /// The highest and the lowest key.
     const NO_KEYS: (Self::Key, Self::Key);
     /// The key in the narrow type.
@@ -32,10 +39,11 @@ pub(crate) trait PanelColumn: WorkType {
 }
 
 macro_rules! columns {
-    ($($t:ty, sums $sums:ty, key $key:ty;)*) => {$(
+    ($($t:ty, sums $sums:ty, key $key:ty, kept $kept:ty;)*) => {$(
         impl PanelColumn for $t {
             type Sums = $sums;
             type Key = $key;
+            type Kept = $kept;
             const NO_KEYS: ($key, $key) = (<$key>::MAX, <$key>::MIN);
             #[inline(always)]
             fn narrow_key(self) -> $key {
@@ -46,16 +54,16 @@ macro_rules! columns {
 }
 
 columns! {
-    i8, sums IntegerSums<i8>, key i8;
-    u8, sums IntegerSums<u8>, key u8;
-    i16, sums IntegerSums<i16>, key i16;
-    u16, sums IntegerSums<u16>, key u16;
-    i32, sums IntegerSums<i32>, key i32;
-    u32, sums IntegerSums<u32>, key u32;
-    i64, sums IntegerSums<i64>, key i64;
-    u64, sums IntegerSums<u64>, key i64;
-    f32, sums FloatSums, key i32;
-    f64, sums FloatSums, key i64;
+    i8, sums IntegerSums<i8>, key i8, kept i32;
+    u8, sums IntegerSums<u8>, key u8, kept i32;
+    i16, sums IntegerSums<i16>, key i16, kept i32;
+    u16, sums IntegerSums<u16>, key u16, kept i32;
+    i32, sums IntegerSums<i32>, key i32, kept i32;
+    u32, sums IntegerSums<u32>, key u32, kept i64;
+    i64, sums IntegerSums<i64>, key i64, kept i64;
+    u64, sums IntegerSums<u64>, key i64, kept i64;
+    f32, sums FloatSums, key i32, kept i32;
+    f64, sums FloatSums, key i64, kept i64;
 }
 
 /// A panel of rows and columns; rows begin `stride` cells apart, columns are adjacent.
@@ -71,6 +79,17 @@ impl<'a, T> Panel<'a, T> {
     #[inline(always)]
     pub fn row(&self, r: usize) -> &'a [T] {
         &self.cells[r * self.stride..][..self.columns]
+    }
+
+    /// Whether rows are so short and near each other that they are read faster one after another than several at a time.
+    pub fn is_near(&self) -> bool {
+        self.stride * size_of::<T>() <= NEAR
+    }
+
+    /// The rows from `r` on.
+    fn skip_rows(self, r: usize) -> Self {
+        let cells = self.cells.get(r * self.stride..).unwrap_or_default();
+        Self { cells, rows: self.rows - r, ..self }
     }
 }
 
@@ -130,25 +149,33 @@ impl<W: PanelColumn> Columns<W> {
     ) {
         self.reset_range(panel.columns, requested);
         self.reset_counts(0);
-        let mut dense = if validity.is_some() || !missing.is_empty() { 0 } else { panel.rows };
         if requested.sum {
             self.sums.reset(panel.columns, requested.spread);
-            let rows = Panel { rows: dense, ..panel };
-            dense = self.sums.add_rows(rows, to, range);
         }
-        if requested.range && dense > 0 {
-            range_rows(Panel { rows: dense, ..panel }, &mut self.min, &mut self.max);
-        }
-        if W::FLOAT && !requested.sum && dense > 0 && self.suspicious(requested) {
-            self.reset_range(panel.columns, requested);
-            dense = 0;
-        }
-        if dense < panel.rows {
-            self.reset_counts(panel.columns);
-            let gaps = RowGaps { validity, missing };
-            for r in dense..panel.rows {
-                self.fold_gapped(panel.row(r), gaps, r, requested, to, range);
+        let mut gapless = validity.is_none() && missing.is_empty();
+        let mut r = 0;
+        while r < panel.rows {
+            if gapless {
+                let rest = panel.skip_rows(r);
+                let dense = if requested.sum { self.sums.add_rows(rest, to, range) } else { rest.rows };
+                if requested.range {
+                    range_rows(Panel { rows: dense, ..rest }, &mut self.min, &mut self.max);
+                }
+                if W::FLOAT && !requested.sum && self.suspicious(requested) {
+                    self.reset_range(panel.columns, requested);
+                    gapless = false;
+                    continue;
+                }
+                r += dense;
             }
+            let end = if gapless { panel.rows.min(r + GAPPED_ROWS) } else { panel.rows };
+            if r < end && self.keep.len() < panel.columns {
+                self.reset_counts(panel.columns);
+            }
+            for r in r..end {
+                self.fold_gapped(panel.row(r), RowGaps { validity, missing }, r, requested, to, range);
+            }
+            r = end;
         }
         if requested.sum {
             self.sums.finish(to, range);
@@ -180,13 +207,11 @@ impl<W: PanelColumn> Columns<W> {
 
     /// Whether the range indicates possible NaNs.
     fn suspicious(&self, requested: Requested) -> bool {
-        let out_of_range = |keys: &[W::Key]| {
-            keys.iter().fold(false, |any, &key| {
-                let key: i64 = key.into();
-                any | (key <= W::KEYS.0) | (key >= W::KEYS.1)
-            })
-        };
-        !requested.range || out_of_range(&self.min) | out_of_range(&self.max)
+        if !requested.range {
+            return true;
+        }
+        let (low, high) = extremes::<W>(&self.min, &self.max);
+        low <= W::KEYS.0 || high >= W::KEYS.1
     }
 }
 
@@ -214,32 +239,42 @@ impl<W: WorkType> RowGaps<'_, W> {
     }
 }
 
+/// The lowest and the highest key of some columns.
+#[multiversion(targets("x86_64+avx2"))]
+fn extremes<W: PanelColumn>(min: &[W::Key], max: &[W::Key]) -> (i64, i64) {
+    let low = min.iter().fold(W::NO_KEYS.0, |low, &key| key.min(low));
+    let high = max.iter().fold(W::NO_KEYS.1, |high, &key| key.max(high));
+    (low.into(), high.into())
+}
+
 #[multiversion(targets("x86_64+avx2"))]
 fn range_rows<W: PanelColumn>(panel: Panel<'_, W>, min: &mut [W::Key], max: &mut [W::Key]) {
-    range_rows_by_4(panel, min, max);
+    range_rows_by_8(panel, min, max);
 }
 
 #[inline(always)]
-fn range_rows_by_4<W: PanelColumn>(panel: Panel<'_, W>, min: &mut [W::Key], max: &mut [W::Key]) {
-    let n = panel.columns;
-    let (min, max) = (&mut min[..n], &mut max[..n]);
+fn range_rows_by_8<W: PanelColumn>(panel: Panel<'_, W>, min: &mut [W::Key], max: &mut [W::Key]) {
     let mut r = 0;
-    while r + 4 <= panel.rows {
-        let [a, b, c, d]: [&[W]; 4] = std::array::from_fn(|k| panel.row(r + k));
-        for i in 0..n {
-            let [a, b, c, d] = [a[i], b[i], c[i], d[i]].map(W::narrow_key);
-            min[i] = min[i].min(a.min(b).min(c.min(d)));
-            max[i] = max[i].max(a.max(b).max(c.max(d)));
-        }
-        r += 4;
+    while !panel.is_near() && r + 8 <= panel.rows {
+        let rows: [&[W]; 8] = std::array::from_fn(|k| panel.row(r + k));
+        range_columns(rows, min, max);
+        r += 8;
     }
-    for r in r..panel.rows {
-        let row = panel.row(r);
-        for i in 0..n {
+    (r..panel.rows).for_each(|r| range_columns([panel.row(r)], min, max));
+}
+
+#[inline(always)]
+fn range_columns<W: PanelColumn, const R: usize>(rows: [&[W]; R], min: &mut [W::Key], max: &mut [W::Key]) {
+    let n = min.len();
+    let (rows, max) = (rows.map(|row| &row[..n]), &mut max[..n]);
+    for i in 0..n {
+        let (mut low, mut high) = (min[i], max[i]);
+        for row in &rows {
             let key = row[i].narrow_key();
-            min[i] = min[i].min(key);
-            max[i] = max[i].max(key);
+            low = key.min(low);
+            high = key.max(high);
         }
+        (min[i], max[i]) = (low, high);
     }
 }
 

@@ -5,6 +5,7 @@ use multiversion::multiversion;
 
 use super::panel::Panel;
 use crate::reduce::exact::block::{Real, product_cuts, rows_bounds};
+use crate::reduce::exact::columns::ColumnSums;
 use crate::reduce::exact::slots::{SlotRange, SlotSums};
 use crate::reduce::exact::split::{Cut, First, ProductError, RoundedProduct, Term};
 use crate::reduce::kernel::block::WorkType;
@@ -36,6 +37,8 @@ impl WideSquares {
 
 /// Sums of the columns of a panel.
 pub(crate) trait PanelSums<W>: Default {
+    /// Bytes of the sums of a column while its panel is added, and whether all rows are read only once.
+    fn column_bytes(spread: bool) -> (usize, bool);
     /// Starts a panel.
     fn reset(&mut self, columns: usize, spread: bool);
     /// Adds a row. Without `keep` it is complete; otherwise cells where it is 0 are excluded, and others are finite.
@@ -104,6 +107,10 @@ impl<W: IntegerCell> Default for IntegerSums<W> {
 }
 
 impl<W: IntegerCell> PanelSums<W> for IntegerSums<W> {
+    fn column_bytes(spread: bool) -> (usize, bool) {
+        (size_of::<W::Partial>() + if spread { size_of::<WideSquares>() } else { 0 }, !spread)
+    }
+
     fn reset(&mut self, columns: usize, spread: bool) {
         self.partial.clear();
         self.partial.resize(columns, W::Partial::default());
@@ -182,13 +189,35 @@ pub(crate) struct FloatSums {
     errors: Vec<f64>,
     /// Sums of the parts of the terms of some rows.
     parts: [Vec<f64>; 3],
+    /// Sums of the columns of a panel, and the number of panels to add in another way, because they were not exact before.
+    columns: ColumnSums,
+    apart: u32,
 }
 
+/// How many panels after one whose sums were not exact are not read for them at once.
+const APART: u32 = 15;
 /// Rows whose columns are added in doubles without rounding; with fewer than [`FEW_ROWS`], the terms of each row are added.
 const ADDED_ROWS: usize = 32;
 const FEW_ROWS: usize = 4;
 
 impl FloatSums {
+    /// Adds all rows of a panel in one loop; false, without effect, if they have gaps, or doubles do not hold the sums.
+    fn add_at_once<W: Real>(&mut self, panel: Panel<'_, W>, to: &mut Sums, range: SlotRange) -> bool {
+        if panel.rows < FEW_ROWS || (self.spread && !W::EXACT_PRODUCT) {
+            return false;
+        }
+        if self.apart > 0 {
+            self.apart -= 1;
+            return false;
+        }
+        let Some(sums) = &mut to.floats else { return false };
+        let squares = to.float_squares.as_mut().filter(|_| self.spread);
+        let rows = (panel.rows, panel.is_near());
+        let added = self.columns.add(|r| panel.row(r), rows, sums, squares, range);
+        self.apart = if added { 0 } else { APART };
+        added
+    }
+
     /// Adds rows without gaps, and their squares if requested; false, without effect, if doubles do not hold the sums of their parts.
     fn add_group<'a, W: Real + 'a, I: ExactSizeIterator<Item = &'a [W]>>(
         &mut self,
@@ -252,6 +281,14 @@ impl FloatSums {
 }
 
 impl<W: WorkType + Real> PanelSums<W> for FloatSums {
+    fn column_bytes(spread: bool) -> (usize, bool) {
+        match (W::EXACT_PRODUCT, spread) {
+            (true, false) => (8, true),
+            (true, true) => (24, true),
+            (false, spread) => (16, !spread),
+        }
+    }
+
     fn reset(&mut self, columns: usize, spread: bool) {
         self.spread = spread;
         self.terms.resize(columns, 0.0);
@@ -286,6 +323,9 @@ impl<W: WorkType + Real> PanelSums<W> for FloatSums {
     }
 
     fn add_rows(&mut self, panel: Panel<'_, W>, to: &mut Sums, range: SlotRange) -> usize {
+        if self.add_at_once(panel, to, range) {
+            return panel.rows;
+        }
         let mut r = 0;
         while r < panel.rows {
             let end = panel.rows.min(r + ADDED_ROWS);

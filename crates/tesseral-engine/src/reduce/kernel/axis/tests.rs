@@ -63,6 +63,27 @@ impl Collected {
                 });
             }
         }, else => unreachable!());
+        self.check_lists(got);
+    }
+
+    /// Checks the answers of adjacent positions against those of each.
+    fn check_lists(&self, got: &AxisFold) {
+        let first = got.len() / 7;
+        let check = |found: &[f64], each: &dyn Fn(usize) -> Option<f64>| {
+            for (i, found) in (first..).zip(found) {
+                let wanted = each(i).unwrap_or(f64::NAN);
+                assert!(found.to_bits() == wanted.to_bits() || (found.is_nan() && wanted.is_nan()));
+            }
+        };
+        let mut found = vec![0.0; got.len() - first];
+        got.means(first, &mut found);
+        check(&found, &|i| got.mean(i));
+        for ddof in 0..2 {
+            got.spreads(first, ddof, false, &mut found);
+            check(&found, &|i| got.variance_of(i, ddof));
+            got.spreads(first, ddof, true, &mut found);
+            check(&found, &|i| got.std_of(i, ddof));
+        }
     }
 }
 
@@ -149,6 +170,47 @@ proptest! {
         let mut merged = AxisFold::new(dtype, wanted, &kept).unwrap();
         parts.iter().for_each(|part| merged.merge(part).unwrap());
         oracle.check(&merged, &missing);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(120))]
+
+    /// Panels of many rows, or of many columns, whose cells are read once, with and without an occasional NaN.
+    #[test]
+    fn rows_of_columns_agree_with_the_oracle(
+        dtype in prop_oneof![
+            3 => Just(DType::Float32), 3 => Just(DType::Float64), 1 => Just(DType::Float16),
+            1 => Just(DType::Int8), 1 => Just(DType::UInt32), 1 => Just(DType::Int64)
+        ],
+        flavor in flavors(),
+        (rows, columns) in prop_oneof![(1_usize..300, 1_usize..20), (1_usize..20, 1_usize..700)],
+        wanted in wanted(),
+        (nan, boxes) in (prop::option::of(any::<prop::sample::Index>()), 1_usize..3),
+        seed in any::<u64>(),
+    ) {
+        let size = dtype.size().unwrap();
+        let mut oracle = Collected::new(columns);
+        let mut fold = AxisFold::new(dtype, wanted, &[columns]).unwrap();
+        for b in 0..boxes {
+            let mut data = cells(dtype, flavor, rows * columns, seed ^ b as u64);
+            if let (Some(at), DType::Float32 | DType::Float64) = (nan, dtype) {
+                let at = at.index(rows * columns) * size;
+                data[at..at + size].fill(0xFF);
+            }
+            // Of 64 bits, so that the cells are aligned.
+            let mut aligned = vec![0_u64; data.len().div_ceil(8)];
+            bytemuck::cast_slice_mut(&mut aligned)[..data.len()].copy_from_slice(&data);
+            let view = AxisCells {
+                cells: &bytemuck::cast_slice(&aligned)[..data.len()],
+                validity: None,
+                shape: &[rows, columns],
+                strides: &[columns, 1],
+            };
+            oracle.fold(&view, &[true, false], &[columns], &[0], size);
+            fold.fold(&view, &[true, false], &[0], &[]).unwrap();
+        }
+        oracle.check(&fold, &[]);
     }
 }
 
