@@ -215,12 +215,22 @@ impl ConditionRows<'_> {
         let data = cells.data();
         let read = |bytes: &[u8]| u8::from(holds(bytemuck::pod_read_unaligned(bytes)));
         match self.picked {
-            None => data.chunks_exact(size).map(read).collect(),
+            None => test_each(data, holds),
             Some(rows) => {
                 rows.iter().map(|&row| read(&data[row as usize * size..(row as usize + 1) * size])).collect()
             }
         }
     }
+}
+
+/// One byte per cell: 1 if it passes a test.
+#[multiversion::multiversion(targets("x86_64+avx2"))]
+fn test_each<T: Element, F: Fn(T) -> bool>(cells: &[u8], holds: F) -> Vec<u8> {
+    let mut out = vec![0; cells.len() / size_of::<T>()];
+    for (out, cell) in out.iter_mut().zip(cells.chunks_exact(size_of::<T>())) {
+        *out = u8::from(holds(bytemuck::pod_read_unaligned(cell)));
+    }
+    out
 }
 
 /// Possible results of a condition for a chunk's cells.

@@ -95,6 +95,15 @@ impl Fixed {
         }
     }
 
+    /// Adds the product of another sum and a float, which must be finite.
+    pub fn add_scaled(&mut self, sum: &Self, by: f64) {
+        let (factor, exponent) = parts(by);
+        for (power, &limb) in (sum.first..).zip(&sum.limbs) {
+            let product = u128::from(limb.unsigned_abs()) * u128::from(factor);
+            self.add_wide((limb < 0) != by.is_sign_negative(), product, 32 * power + exponent);
+        }
+    }
+
     /// The value as a sum of doubles far from the ends of their range; `None` if it has none of that kind.
     pub fn terms(&self) -> Option<SmallVec<[f64; 6]>> {
         // Limbs of at most 53 bits are doubles.

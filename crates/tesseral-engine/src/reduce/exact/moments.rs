@@ -81,6 +81,11 @@ impl Moments {
         self.infinities[1] += u64::from(product.is_nan() || product > 0.0);
     }
 
+    /// Adds the product of a sum of finite values and a finite weight.
+    pub(crate) fn add_scaled(&mut self, sum: &Fixed, weight: f64) {
+        self.sum.add_scaled(sum, weight);
+    }
+
     /// Adds the products of at most a block of finite values and as many finite weights.
     pub(crate) fn add_products(&mut self, values: &[f64], weights: &[f64]) {
         // Products with zeros only are zeros.

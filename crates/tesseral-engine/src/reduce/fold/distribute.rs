@@ -9,6 +9,9 @@ use super::run::Fold;
 use super::state::{FoldState, Reducer, SlotValues};
 use crate::reduce::kernel::block::Cell;
 
+/// Fewer selected cells are copied before they are folded.
+const MASKED: usize = 64;
+
 /// Distributes the cells of a block to slots.
 pub(super) struct SlotDistributor<'a, T> {
     fold: &'a Fold,
@@ -53,16 +56,31 @@ impl<'a, T: Cell> SlotDistributor<'a, T> {
         }
         let mut at = vec![0_usize; rank];
         let mut gathered = SlotCells::default();
+        let weighted = self.cells.weighted && self.fold.reducers.iter().all(Reducer::takes_runs);
+        let summaries = self.fold.reducers.iter().all(|reducer| matches!(reducer, Reducer::Summary(_)));
+        let mut scratch = Vec::new();
         for i in 0..states.first().map_or(0, Vec::len) {
             let slot = global_slot(i, slots, whole);
-            let here = states.iter_mut().filter_map(|states| states.get_mut(i));
-            match self.contiguous(&at) {
-                Some(values) => {
+            let mut here = states.iter_mut().filter_map(|states| states.get_mut(i));
+            let run = if weighted { self.equal_weights(&at) } else { None };
+            match (self.adjacent(&at), self.cells.mask.filter(|_| summaries), run) {
+                (Some(cells), None, _) if self.cells.all_selected() => {
+                    let values = SlotValues::plain(&self.cells.values[cells]);
                     for (state, reducer) in here.zip(&self.fold.reducers) {
-                        state.fold(reducer, self.dtype, slot, SlotValues::plain(values))?;
+                        state.fold(reducer, self.dtype, slot, values)?;
                     }
                 }
-                None => {
+                (Some(cells), Some(mask), _) if cells.len() >= MASKED => {
+                    let (values, mask) = (&self.cells.values[cells.clone()], &mask[cells.clone()]);
+                    let validity = self.cells.validity.map(|validity| &validity[cells.clone()]);
+                    here.try_for_each(|state| state.fold_masked(values, validity, mask))?;
+                }
+                (_, _, Some(run)) => here.try_for_each(|state| {
+                    self.fold_runs(0, &at, (run.first, 0), &run, &mut |values, weight| {
+                        state.fold_run(values, weight, &mut scratch)
+                    })
+                })?,
+                _ => {
                     gathered.clear();
                     self.gather(0, &at, CellOffsets::default(), &mut gathered);
                     for (state, reducer) in here.zip(&self.fold.reducers) {
@@ -81,13 +99,9 @@ impl<'a, T: Cell> SlotDistributor<'a, T> {
         Ok(())
     }
 
-    /// The cells of a slot where they are neighbors in the block and all are selected: they need not be copied.
-    fn contiguous(&self, at: &[usize]) -> Option<&'a [T]> {
-        if !self.cells.all_selected()
-            || self.cells.placed
-            || self.cells.weighted
-            || self.cells.paired.is_some()
-        {
+    /// The cells of a slot where they are neighbors in the block, and their places have no effect: they need not be copied.
+    fn adjacent(&self, at: &[usize]) -> Option<Range<usize>> {
+        if self.cells.placed || self.cells.weighted || self.cells.paired.is_some() {
             return None;
         }
         let (mut start, mut len) = (0, 1);
@@ -100,7 +114,46 @@ impl<'a, T: Cell> SlotDistributor<'a, T> {
             start += range.start * self.strides[d].offset;
             len *= range.len();
         }
-        self.cells.values.get(start..start.checked_add(len)?)
+        let cells = start..start.checked_add(len)?;
+        self.cells.values.get(cells.clone()).map(|_| cells)
+    }
+
+    /// The cells of a slot that are neighbors in the block and have one weight, if there are enough of them and all are selected.
+    fn equal_weights(&self, at: &[usize]) -> Option<WeightRun> {
+        if !self.cells.all_selected() || self.cells.placed || self.cells.paired.is_some() {
+            return None;
+        }
+        let mut run = WeightRun { axes: self.lists.len(), first: 0, len: 1 };
+        for (d, lists) in self.lists.iter().enumerate().rev() {
+            let (Positions::Range(range), stride) = (lists.slot(at[d]), self.strides[d]) else { break };
+            if stride.weight != 0 || (range.len() > 1 && run.len != stride.offset) {
+                break;
+            }
+            run.first += range.start * stride.offset;
+            run.len *= range.len();
+            run.axes = d;
+        }
+        (run.len >= WeightRun::LEAST).then_some(run)
+    }
+
+    /// Folds the runs of a slot with their weights, given the number of the first cell and the place of its weight.
+    fn fold_runs(
+        &self,
+        d: usize,
+        at: &[usize],
+        (first, weight): (usize, u64),
+        run: &WeightRun,
+        fold: &mut dyn FnMut(&[T], f64) -> Result<()>,
+    ) -> Result<()> {
+        if d == run.axes {
+            let values = self.cells.values.get(first..first + run.len).unwrap_or_default();
+            return fold(values, self.fold.weights.as_ref().map_or(0.0, |weights| weights.at(weight)));
+        }
+        let stride = self.strides[d];
+        self.lists[d].slot(at[d]).try_for_each(|p| {
+            let weight = weight + (self.starts[d] + p as u64) * stride.weight;
+            self.fold_runs(d + 1, at, (first + p * stride.offset, weight), run, fold)
+        })
     }
 
     /// Collects the selected cells of a slot, axis by axis.
@@ -152,6 +205,19 @@ impl<'a, T: Cell> SlotDistributor<'a, T> {
             self.gather(d + 1, at, next, out);
         }
     }
+}
+
+/// Cells of a slot that follow one another and have one weight: of all axes from one on.
+struct WeightRun {
+    axes: usize,
+    /// Where they begin within those axes.
+    first: usize,
+    len: usize,
+}
+
+impl WeightRun {
+    /// Fewer cells are multiplied one by one.
+    const LEAST: usize = 8;
 }
 
 /// The cells of one field of a block.

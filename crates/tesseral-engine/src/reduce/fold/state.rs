@@ -234,6 +234,34 @@ impl FoldState {
         Ok(())
     }
 
+    /// Adds values of the same weight to a state of a reducer [of runs](Reducer::takes_runs).
+    pub(super) fn fold_run<T: Cell>(
+        &mut self,
+        values: &[T],
+        weight: f64,
+        scratch: &mut Vec<T::WorkType>,
+    ) -> Result<()> {
+        match self {
+            Self::Summary(summary) => summary.fold(bytemuck::cast_slice(values), None, &[])?,
+            Self::Weighted(weighted) => weighted.fold_run(values, weight, scratch),
+            _ => return Err(mismatch()),
+        }
+        Ok(())
+    }
+
+    /// Adds the cells that a mask selects to a summary.
+    pub(super) fn fold_masked<T: Cell>(
+        &mut self,
+        cells: &[T],
+        validity: Option<&[u8]>,
+        mask: &[u8],
+    ) -> Result<()> {
+        match self {
+            Self::Summary(summary) => summary.fold_masked(cells, validity, mask),
+            _ => Err(mismatch()),
+        }
+    }
+
     /// Adds selected missing cells.
     ///
     /// # Errors
@@ -483,6 +511,11 @@ impl Reducer {
     /// Whether the reducer needs the weight of each cell.
     pub(super) fn weighted(&self) -> bool {
         matches!(self, Self::Weighted { .. } | Self::WeightedValues)
+    }
+
+    /// Whether the reducer folds values of the same weight together.
+    pub(super) fn takes_runs(&self) -> bool {
+        matches!(self, Self::Weighted { spread: false } | Self::Summary(_))
     }
 
     /// Whether the reducer keeps every value.

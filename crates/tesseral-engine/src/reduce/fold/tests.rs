@@ -299,6 +299,36 @@ fn weighted_means_are_exact_quotients() {
     }
 }
 
+/// Values of one weight, whose sum is multiplied once, give the state of values that are multiplied one by one.
+#[test]
+fn runs_of_a_weight_are_values_with_that_weight() {
+    fn check<T: crate::reduce::kernel::block::Cell>(values: &[T]) {
+        for weight in [0.0, -0.0, 1.0, 0.1, -2.5e300, 5e-324] {
+            let (mut runs, mut each) = (Weighted::default(), Weighted::default());
+            for run in values.chunks(1 + values.len() / 3) {
+                runs.fold_run(run, weight, &mut Vec::new());
+                each.fold(run, &vec![weight; run.len()], false);
+            }
+            assert_eq!(runs, each, "{weight}");
+            assert_eq!(runs.sum().to_bits(), each.sum().to_bits());
+        }
+    }
+    let mut next = noise(5);
+    let mut floats: Vec<f64> = (0..7000).map(|_| (next() % 2000) as f64 * 0.1 - 70.0).collect();
+    check(&floats);
+    check(&floats.iter().map(|x| *x as f32).collect::<Vec<_>>());
+    check(&floats.iter().map(|x| tesseral_core::element::f16::from_f64(*x)).collect::<Vec<_>>());
+    check(&floats.iter().map(|x| *x as i16).collect::<Vec<_>>());
+    check(&(0..5000).map(|_| next()).collect::<Vec<u64>>());
+    check(&(0..5000).map(|_| next() as i64).collect::<Vec<i64>>());
+    (floats[3], floats[4000], floats[6000]) = (f64::NAN, f64::INFINITY, 1e308);
+    check(&floats);
+    check(&floats.iter().map(|x| *x as f32).collect::<Vec<_>>());
+    floats[4001] = f64::NEG_INFINITY;
+    check(&floats);
+    check::<f32>(&[]);
+}
+
 /// Numbers without a pattern.
 fn noise(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed;

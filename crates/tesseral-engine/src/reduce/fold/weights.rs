@@ -5,8 +5,9 @@ use tesseral_core::{Error, Result};
 
 use super::wire::moments;
 use crate::reduce::exact::block::BLOCK;
+use crate::reduce::exact::fixed::Fixed;
 use crate::reduce::exact::{Moments, ratio, weighted_spread};
-use crate::reduce::kernel::block::Cell;
+use crate::reduce::kernel::block::{Cell, WorkType};
 
 /// One weight for each position of some axes of a selection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,6 +112,27 @@ impl Weighted {
             self.weights.add_block(&w, false);
             self.values.add_products(&x, &w);
         }
+    }
+
+    /// Adds values of the same weight: their sum is multiplied once.
+    pub(super) fn fold_run<T: Cell>(&mut self, values: &[T], weight: f64, scratch: &mut Vec<T::WorkType>) {
+        let (mut sum, mut added) = (Fixed::default(), 0);
+        for block in values.chunks(BLOCK) {
+            let same = bytemuck::try_cast_slice::<T, T::WorkType>(block).ok();
+            let cells = same.filter(|cells| cells.len() == block.len()).unwrap_or_else(|| {
+                scratch.clear();
+                scratch.extend(block.iter().map(|value| value.widen()));
+                scratch
+            });
+            if T::WorkType::add(cells, &mut sum, None) {
+                added += block.len() as u64;
+            } else {
+                self.fold(block, &vec![weight; block.len()], false);
+            }
+        }
+        self.cells += added;
+        self.weights.add_float(weight, added, false);
+        self.values.add_scaled(&sum, weight);
     }
 
     pub(super) fn merge(&mut self, other: &Self) {

@@ -166,6 +166,63 @@ impl Summary {
         }, else => Err(Error::unsupported(format!("statistics of {}", self.dtype))))
     }
 
+    /// Adds the cells that are selected: `mask` has one byte per cell, 0 for others. The dtype of the cells is that of the summary.
+    ///
+    /// # Errors
+    /// `Limit` when a count or an integer sum overflows, after which the summary is invalid.
+    pub(crate) fn fold_masked<T: Cell>(
+        &mut self,
+        cells: &[T],
+        validity: Option<&[u8]>,
+        mask: &[u8],
+    ) -> Result<()> {
+        let mut scratch = SummaryScratch { keep: Vec::new(), dense: Vec::new(), finite: Vec::new() };
+        let mut widened: Vec<T::WorkType> = Vec::new();
+        let most = <T::WorkType as WorkType>::BLOCK;
+        for (b, (cells, mask)) in cells.chunks(most).zip(mask.chunks(most)).enumerate() {
+            let validity = validity.map(|validity| &validity[b * most..b * most + cells.len()]);
+            let same = bytemuck::try_cast_slice::<T, T::WorkType>(cells).ok();
+            let block = same.filter(|same| same.len() == cells.len()).unwrap_or_else(|| {
+                widened.clear();
+                widened.extend(cells.iter().map(|cell| cell.widen()));
+                &widened
+            });
+            self.fold_masked_block(block, validity, mask, &mut scratch)?;
+        }
+        self.check_sum(&self.moments)
+    }
+
+    /// Adds the selected cells of at most a block.
+    fn fold_masked_block<W: WorkType>(
+        &mut self,
+        block: &[W],
+        validity: Option<&[u8]>,
+        mask: &[u8],
+        scratch: &mut SummaryScratch<W>,
+    ) -> Result<()> {
+        let SummaryScratch { keep, dense, finite } = scratch;
+        keep.clear();
+        keep.resize(block.len(), 0);
+        let (chosen, valid) = mark_selected(mask, validity, keep);
+        self.cells = self.checked_count(chosen as u64)?;
+        self.nulls += (chosen - valid) as u64;
+        if valid == 0 {
+            return Ok(());
+        }
+        if self.wanted.has(StatSet::SUM) && !self.wanted.has(StatSet::RANGE) {
+            // Zeros add nothing to sums.
+            dense.resize(dense.len().max(block.len()), W::zeroed());
+            clear_others(block, keep, &mut dense[..block.len()]);
+            if self.join(&dense[..block.len()], finite) {
+                return Ok(());
+            }
+        }
+        let kept = compact(block, keep, dense);
+        self.nans += (valid - kept) as u64;
+        self.join(&dense[..kept], finite);
+        Ok(())
+    }
+
     /// Adds `n` cells of the same value.
     ///
     /// # Errors
@@ -579,6 +636,29 @@ struct SummaryScratch<W> {
 #[multiversion(targets("x86_64+avx2"))]
 fn mark<W: WorkType>(block: &[W], gaps: Gaps<'_, W>, keep: &mut [u8]) -> usize {
     gaps.mark(block, keep)
+}
+
+/// Marks the selected cells that are not null; the numbers of selected ones, and of these.
+#[multiversion(targets("x86_64+avx2"))]
+fn mark_selected(mask: &[u8], validity: Option<&[u8]>, keep: &mut [u8]) -> (usize, usize) {
+    let count = |keep: &[u8]| keep.iter().fold(0_u32, |n, &keep| n + u32::from(keep)) as usize;
+    for (keep, &mask) in keep.iter_mut().zip(mask) {
+        *keep = u8::from(mask != 0);
+    }
+    let chosen = count(keep);
+    let Some(validity) = validity else { return (chosen, chosen) };
+    for (keep, &valid) in keep.iter_mut().zip(validity) {
+        *keep &= u8::from(valid != 0);
+    }
+    (chosen, count(keep))
+}
+
+/// Copies the kept cells, and zeros in place of others.
+#[multiversion(targets("x86_64+avx2"))]
+fn clear_others<W: WorkType>(block: &[W], keep: &[u8], out: &mut [W]) {
+    for ((out, &cell), &keep) in out.iter_mut().zip(block).zip(keep) {
+        *out = if keep == 0 { W::zeroed() } else { cell };
+    }
 }
 
 impl<W: WorkType> Gaps<'_, W> {

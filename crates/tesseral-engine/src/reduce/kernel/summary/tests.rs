@@ -103,6 +103,34 @@ proptest! {
     }
 
     #[test]
+    fn selected_cells_agree_with_the_oracle(
+        which in 0..DTYPES.len(),
+        flavor in flavors(),
+        n in lengths(),
+        wanted in wanted(),
+        nullable in any::<bool>(),
+        seed in any::<u64>(),
+    ) {
+        let dtype = DTYPES[which];
+        let size = dtype.size().unwrap();
+        let (data, selected, valid) = (cells(dtype, flavor, n, seed), validity(n, seed), validity(n, !seed));
+        let valid = nullable.then_some(&valid[..]);
+        let chosen = || (0..n).filter(|i| selected[*i] != 0);
+        let joined: Vec<u8> = chosen().flat_map(|i| &data[i * size..(i + 1) * size]).copied().collect();
+        let joined_valid: Option<Vec<u8>> = valid.map(|valid| chosen().map(|i| valid[i]).collect());
+        let mut got = Summary::new(dtype, wanted).unwrap();
+        dispatch_element!(dtype, T => {
+            let cells = values::<T>(&data);
+            let (first, rest) = cells.split_at(n / 3);
+            let part = |valid: Option<&'_ [u8]>, range: std::ops::Range<usize>| valid.map(|v| v[range].to_vec());
+            let (head, tail) = (part(valid, 0..n / 3), part(valid, n / 3..n));
+            got.fold_masked(first, head.as_deref(), &selected[..n / 3]).unwrap();
+            got.fold_masked(rest, tail.as_deref(), &selected[n / 3..]).unwrap();
+            check(&Naive::<T>::new(&joined, joined_valid.as_deref(), &[]), &got);
+        }, else => unreachable!());
+    }
+
+    #[test]
     fn repeated_values_agree_with_cells(
         which in 0..DTYPES.len(),
         flavor in flavors(),
