@@ -133,3 +133,41 @@ def test_positions_beyond_an_axis_suggest_coordinates(files):
     (path, _), _ = files
     done = subprocess.run([TET, "cat", path, "t", "level=850"], capture_output=True)
     assert done.returncode == 2 and b"level=@" in done.stderr and b"1000.0 to 200.0" in done.stderr
+
+
+def test_lines_show_every_extreme(tmp_path):
+    """Points of a long line are means, but its range and its band are those of the cells."""
+    cells = np.zeros(100_000, "f4")
+    cells[[3, 51_234]] = -2, 7
+    np.save(tmp_path / "a.npy", cells)
+    line = tet_json("plot", tmp_path / "a.npy")
+    assert (line["low"], line["high"]) == (-2, 7) and max(line["values"]) < 1
+    assert len(line["ends"]) == len(line["values"]) and [0, 7] in line["ends"] and [-2, 0] in line["ends"]
+    shown = tet("plot", tmp_path / "a.npy", "--width", 60).decode().splitlines()
+    assert shown[1].split()[0] == "7" and any(row.startswith("-2") for row in shown)
+    tet("plot", tmp_path / "a.npy", "-o", tmp_path / "a.svg")
+    assert "their lowest to their highest" in (tmp_path / "a.svg").read_text()
+    np.save(tmp_path / "b.npy", cells[:10])
+    assert "ends" not in tet_json("plot", tmp_path / "b.npy")
+
+
+def test_characters_are_twice_as_high_as_wide(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(90 * 180.0).reshape(90, 180))
+    rows = tet("plot", tmp_path / "a.npy", "--width", 70).decode().splitlines()
+    assert 16 <= len(rows) - 5 <= 19, rows
+    np.save(tmp_path / "b.npy", np.arange(12.0).reshape(3, 4))
+    assert len(tet("plot", tmp_path / "b.npy", "--width", 70).decode().splitlines()) >= 3 + 4
+
+
+def test_histograms_name_their_selection(files, tmp_path):
+    (path, _), _ = files
+    tet("plot", path, "t", "level=850..500", "time=0", "--kind", "histogram", "-o", tmp_path / "h.svg")
+    assert "time = 2001-01-01, level = 850.0 .. 500.0, over lat, over lon" in (tmp_path / "h.svg").read_text()
+
+
+def test_groups_without_a_dimension_name_the_one_of_times(files):
+    (path, _), _ = files
+    done = subprocess.run([TET, "stat", path, "t", "--mean", "--by", "month"], capture_output=True, text=True)
+    assert done.returncode == 3 and "`time.month`" in done.stderr
+    shown = tet("info", path).decode()
+    assert f"tet stat {path} t level=1000.0..200.0 --mean --by time.date" in shown

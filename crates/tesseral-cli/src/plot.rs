@@ -223,7 +223,7 @@ fn document(target: &ResolvedCells, picture: &Picture, file: Option<&std::path::
     let axes = picture.axes.iter().map(
         |axis| json!({"name": axis.name, "units": axis.units, "first": axis.ends.0, "last": axis.ends.1}),
     );
-    json!({
+    let mut document = json!({
         "schema": "tesseral.plot/1",
         "array": target.array.name(),
         "field": target.field.name,
@@ -239,7 +239,12 @@ fn document(target: &ResolvedCells, picture: &Picture, file: Option<&std::path::
         "nulls": overview.nulls,
         "output": file.map(|path| path.to_string_lossy()),
         "values": values,
-    })
+    });
+    if !overview.ends.is_empty() {
+        let pair = |ends: &Option<(f64, f64)>| ends.map(|(low, high)| json!([low, high]));
+        document["ends"] = overview.ends.iter().map(pair).collect();
+    }
+    document
 }
 
 /// Legend of cells that are not on the scale.

@@ -34,6 +34,8 @@ pub struct Overview {
     pub dims: Vec<usize>,
     /// The points, row-major.
     pub points: Vec<Point>,
+    /// The lowest and the highest finite cell of each point over one dimension, if points have several cells; otherwise empty.
+    pub ends: Vec<Option<(f64, f64)>>,
     /// The selection that the points represent.
     pub selection: Selection,
     /// Number of cells that were read: fewer than selected, if the points are those of samples.
@@ -55,6 +57,7 @@ impl Overview {
             shape: vec![points.len()],
             dims: Vec::new(),
             points,
+            ends: Vec::new(),
             cells: selected,
             selected,
             selection,
@@ -63,7 +66,8 @@ impl Overview {
         }
     }
 
-    /// The difference of two overviews, point by point: missing where either point is. Cells are counted as points.
+    /// The difference of two overviews, point by point: missing where either point is. Cells are counted as points, whose
+    /// lowest and highest cells are not known.
     ///
     /// # Errors
     /// `InvalidRequest` if their shapes differ.
@@ -79,17 +83,20 @@ impl Overview {
                 _ => Point::NotFinite,
             };
         }
+        self.ends.clear();
         let count = |kind: Point| self.points.iter().filter(|point| **point == kind).count() as u64;
         (self.nulls, self.not_finite) = (count(Point::Null), count(Point::NotFinite));
         (self.cells, self.selected) = (self.points.len() as u64, self.points.len() as u64);
         Ok(self)
     }
 
-    /// Returns minimum and maximum, without this fraction of the points at either end.
+    /// Returns minimum and maximum: of the cells, if their range is known for each point, otherwise of the points; or those of the
+    /// points without this fraction of them at either end.
     pub fn range(&self, trim: f64) -> Option<(f64, f64)> {
         let values = self.points.iter().filter_map(|p| if let Point::Value(v) = p { Some(*v) } else { None });
         if trim <= 0.0 {
-            return values.map(|v| (v, v)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+            let ends = self.ends.iter().copied().flatten();
+            return values.map(|v| (v, v)).chain(ends).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         }
         let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);
@@ -99,7 +106,8 @@ impl Overview {
     }
 }
 
-/// Computes an overview of one or two dimensions with at most `most` points along each, each the mean of its cells. Dimensions
+/// Computes an overview of one or two dimensions with at most `most` points along each, each the mean of its cells, over one
+/// dimension with the lowest and the highest of them. Dimensions
 /// of one position are ignored. Of very large selections, samples are read. For a sparse array, existing cells are used, and
 /// dimensions before the last two are reduced.
 ///
@@ -149,7 +157,8 @@ pub fn overview_within(
         .collect();
     let bytes = sample::allowed(array, selection, &dims, bytes)?;
     let sampled = sample::slices(array, selection, &dims, bytes)?;
-    let mut bins = OverviewPoints::new(&shape)?;
+    let several = selection.cells().is_some_and(|cells| cells > shape.iter().product::<usize>() as u64);
+    let mut bins = OverviewPoints::new(&shape, several && dims.len() == 1)?;
     let budget = array.options().memory.map_or(BLOCK, |memory| (memory / 4).clamp(1, BLOCK));
     let mut cells = 0_u64;
     for part in sample::boxes(selection, &dims, &sampled)? {
@@ -180,6 +189,10 @@ pub fn overview_within(
         selection: selection.clone(),
         not_finite: bins.means.not_finite(),
         nulls: bins.means.nulls(),
+        ends: match nearest.as_slice() {
+            [points] if several => points.iter().map(|at| bins.means.ends(*at)).collect(),
+            _ => Vec::new(),
+        },
         points: bins.points(&nearest),
     })
 }
@@ -192,11 +205,12 @@ struct OverviewPoints {
 }
 
 impl OverviewPoints {
-    fn new(shape: &[usize]) -> Result<Self> {
+    fn new(shape: &[usize], with_ends: bool) -> Result<Self> {
+        let means = PointMeans::new(shape.iter().product())?;
         Ok(Self {
             columns: if shape.len() == 2 { shape[1] } else { 1 },
             shape: shape.to_vec(),
-            means: PointMeans::new(shape.iter().product())?,
+            means: if with_ends { means.with_ends()? } else { means },
         })
     }
 
@@ -256,7 +270,7 @@ mod tests {
             let whole =
                 Selection::new([Slice { start: 3, end: 3 + 2 * count, step: 2 }], &[u64::MAX]).unwrap();
             let points = most.min(usize::try_from(count).unwrap());
-            let bins = OverviewPoints::new(&[points]).unwrap();
+            let bins = OverviewPoints::new(&[points], false).unwrap();
             for (from, to) in [(0, count), (count / 3, count), (count / 2, count / 2 + 1)] {
                 let slice = Slice { start: 3 + 2 * from, end: 3 + 2 * (to - 1) + 1, step: 2 };
                 let part = Selection::new([slice], &[u64::MAX]).unwrap();

@@ -220,7 +220,11 @@ impl Picture {
             let name = if dim.name.is_empty() { d.to_string() } else { dim.name.clone() };
             match slice.count() {
                 0 | 1 => format!("{name} = {}", coordinate(dim, slice.start)),
-                _ => format!("over {name}"),
+                n if dim.extent == Some(n) => format!("over {name}"),
+                _ => {
+                    let last = slice.tight_end().saturating_sub(1);
+                    format!("{name} = {} .. {}", coordinate(dim, slice.start), coordinate(dim, last))
+                }
             }
         };
         let others = (0..schema.dims.len())
@@ -251,10 +255,17 @@ impl Picture {
 
     /// A point of a profile, from the top.
     pub fn along(&self, row: usize) -> Point {
+        self.overview.points.get(self.point_at(row)).copied().unwrap_or(Point::Null)
+    }
+
+    /// The lowest and the highest cell of a point of a profile, from the top, if it has several.
+    pub fn ends_along(&self, row: usize) -> Option<(f64, f64)> {
+        self.overview.ends.get(self.point_at(row)).copied().flatten()
+    }
+
+    fn point_at(&self, row: usize) -> usize {
         let reversed = self.axes.first().is_some_and(|axis| axis.reversed);
-        let points = &self.overview.points;
-        let row = if reversed { (points.len() - 1).saturating_sub(row) } else { row };
-        points.get(row).copied().unwrap_or(Point::Null)
+        if reversed { self.overview.points.len().saturating_sub(row + 1) } else { row }
     }
 
     /// A point of a drawn field, from the top.

@@ -40,8 +40,13 @@ impl DotCanvas {
 }
 
 /// For each of `length` dots along the dimension, the lowest and highest dot of the line across it, as `across` places values;
-/// `None` if there is no value.
-fn strokes(points: &[Point], length: usize, across: impl Fn(f64) -> usize) -> Vec<Option<(usize, usize)>> {
+/// `None` if there is no value. A point of several cells takes all dots from its lowest to its highest one.
+fn strokes(
+    points: &[Point],
+    ends: impl Fn(usize) -> Option<(f64, f64)>,
+    length: usize,
+    across: impl Fn(f64) -> usize,
+) -> Vec<Option<(usize, usize)>> {
     let mut out = vec![None::<(usize, usize)>; length];
     let mut mark = |x: usize, from: usize, to: usize| {
         let (low, high) = (from.min(to), from.max(to));
@@ -69,6 +74,9 @@ fn strokes(points: &[Point], length: usize, across: impl Fn(f64) -> usize) -> Ve
                 }
                 mark(to, y, y);
             }
+        }
+        if let Some((low, high)) = ends(i) {
+            mark(to, across(low), across(high));
         }
         last = Some((to, y));
     }
@@ -105,7 +113,9 @@ pub(crate) fn draw_profile(
     let points: Vec<Point> = (0..picture.overview.points.len()).map(|row| picture.along(row)).collect();
     let mut canvas = DotCanvas::new(width, lines);
     let across = |v: f64| (picture.normalize(v) * (2 * width - 1) as f64).round() as usize;
-    for (y, stroke) in strokes(&points, lines * 4, across).into_iter().enumerate() {
+    for (y, stroke) in
+        strokes(&points, |row| picture.ends_along(row), lines * 4, across).into_iter().enumerate()
+    {
         let Some((from, to)) = stroke else { continue };
         (from..=to).for_each(|x| canvas.dot(x, y));
     }
@@ -142,7 +152,10 @@ pub(crate) fn draw(picture: &Picture, paint: TerminalStyle, columns: usize, line
     let mut canvas = DotCanvas::new(width, lines);
     let found = match picture.kind {
         PictureKind::Bars => bars(picture, width * 2, lines * 4),
-        _ => strokes(&picture.overview.points, width * 2, row(picture, lines * 4)),
+        _ => {
+            let ends = |i: usize| picture.overview.ends.get(i).copied().flatten();
+            strokes(&picture.overview.points, ends, width * 2, row(picture, lines * 4))
+        }
     };
     for (x, stroke) in found.into_iter().enumerate() {
         let Some((from, to)) = stroke else { continue };

@@ -25,12 +25,12 @@ pub(crate) fn draw(
     let per_line = if paint.color() { 2 } else { 1 };
     let most = per_line * lines.unwrap_or(LINES);
     // The number of lines depends on the width that the labels leave, and hardly changes with it.
-    let about = fit(&picture.overview.shape, columns.saturating_sub(8), most).0.div_ceil(per_line);
+    let about = fit(picture, columns.saturating_sub(8), most, per_line).0.div_ceil(per_line);
     let ticks = picture.axes[0].ticks((about / 3).clamp(2, 12));
     let longest = ticks.iter().map(|tick| escape(&tick.label).chars().count()).max().unwrap_or(0);
     let margin = longest.min(16) + 1;
     let width = columns.saturating_sub(margin + 1).max(8);
-    let (rows, cols) = fit(&picture.overview.shape, width, most);
+    let (rows, cols) = fit(picture, width, most, per_line);
     let mut out = format!("{}\n", paint.strong(&picture.heading()));
     let _ = writeln!(out, "{}", paint.faint(&escape(&picture.axes[0].title())));
     let at = |row: usize, col: usize| point(picture, row, col, rows, cols);
@@ -59,11 +59,17 @@ pub(crate) fn draw(
     out
 }
 
-/// Number of points to draw: up to the number of columns and `most` rows, with the aspect ratio of the array.
-fn fit(shape: &[usize], width: usize, most: usize) -> (usize, usize) {
-    let (height, wide) = (shape[0].max(1), shape[1].max(1));
+/// Rows that a map without colors has at least, if its array has as many.
+const ROWS: usize = 12;
+
+/// Number of points to draw: up to the number of columns and `most` rows, with the aspect ratio of the array. A character is about
+/// twice as high as it is wide.
+fn fit(picture: &Picture, width: usize, most: usize, per_line: usize) -> (usize, usize) {
+    let (height, wide) = (picture.overview.shape[0].max(1), picture.overview.shape[1].max(1));
     let cols = wide.min(width);
-    let rows = (height * cols).div_ceil(wide).clamp(1, height);
+    let cells = |axis: usize| u128::from(picture.cells.get(axis).copied().unwrap_or(1).max(1));
+    let rows = (cells(0) * (cols * per_line) as u128).div_ceil(2 * cells(1));
+    let rows = usize::try_from(rows).unwrap_or(height).clamp(height.min(ROWS), height);
     (rows.min(most).max(1), cols)
 }
 

@@ -36,7 +36,13 @@ pub(super) fn overview(
     }
     let field = array.selected_field();
     let finite = Condition::is_finite(&field.name, field.dtype);
-    let means = summaries(array, &selection, &roles, StatSet::SUM, Some(finite))?;
+    let one = dims.len() == 1;
+    let wanted = if one { StatSet::RANGE | StatSet::SUM } else { StatSet::SUM };
+    let means = summaries(array, &selection, &roles, wanted, Some(finite))?;
+    let ends = |finite: &Summary| {
+        let end = |value: Option<Scalar>| value.and_then(|value| value.as_f64());
+        end(finite.min()).zip(end(finite.max()))
+    };
     let all = summaries(array, &selection, &roles, StatSet::INFINITIES, None)?;
     let odd = |all: &Summary| all.nans() + all.infinities().unwrap_or(0);
     let point = |(finite, all): (&Summary, &Summary)| match finite.mean() {
@@ -49,6 +55,7 @@ pub(super) fn overview(
     let slots = |d: &usize| usize::try_from(roles[*d].slots(0).unwrap_or(1)).unwrap_or(usize::MAX);
     Ok(Overview {
         shape: dims.iter().map(slots).collect(),
+        ends: if one { means.iter().map(ends).collect() } else { Vec::new() },
         points: means.iter().zip(&all).map(point).collect(),
         nulls: u64::saturating_sub(cells, drawn + not_finite),
         dims,

@@ -12,6 +12,7 @@ const INK: Rgb = [38, 38, 38];
 const FAINT: Rgb = [110, 110, 110];
 const GRID: Rgb = [228, 228, 228];
 const LINE: Rgb = [31, 98, 168];
+const BAND: Rgb = [176, 203, 232];
 /// Background and hatching of missing cells.
 const MISSING: (Rgb, Rgb) = ([246, 246, 246], [206, 206, 206]);
 
@@ -69,7 +70,7 @@ impl Figure {
         let left = 16.0 + TEXT + 12.0 + widest + 10.0;
         let right = if field { 18.0 + 18.0 + 10.0 + scale_width + 16.0 + TEXT + 8.0 } else { 28.0 };
         let top = if picture.subtitle.is_empty() { 52.0 } else { 72.0 };
-        let legend = if picture.overview.nulls + picture.overview.not_finite > 0 { 22.0 } else { 0.0 };
+        let legend = if legend_entries(picture).is_empty() { 0.0 } else { 22.0 };
         let size = (left + area.0 + right, top + area.1 + 58.0 + legend);
         let scale = if field { values } else { Vec::new() };
         Self { at: (left.round(), top), area, size, horizontal, vertical, scale }
@@ -326,6 +327,11 @@ fn profile(figure: &Figure, picture: &Picture, canvas: &mut dyn Canvas) {
     let ((x, y), (w, h)) = (figure.at, figure.area);
     grid(figure, canvas);
     let rows = picture.overview.points.len();
+    let thick = h / rows as f64;
+    for (row, (low, high)) in (0..rows).filter_map(|row| Some((row, picture.ends_along(row)?))) {
+        let (left, right) = (picture.normalize(low) * w, picture.normalize(high) * w);
+        canvas.fill((x + left, y + row as f64 * thick), (right - left, thick), BAND);
+    }
     let mut run: Vec<Place> = Vec::new();
     for row in 0..rows {
         let at = y + (row as f64 + 0.5) / rows as f64 * h;
@@ -349,6 +355,12 @@ fn chart(figure: &Figure, picture: &Picture, canvas: &mut dyn Canvas) {
     grid(figure, canvas);
     let points = &picture.overview.points;
     let n = points.len().max(1) as f64;
+    for (i, (low, high)) in
+        picture.overview.ends.iter().enumerate().filter_map(|(i, ends)| Some((i, (*ends)?)))
+    {
+        let (bottom, top) = (picture.normalize(low) * h, picture.normalize(high) * h);
+        canvas.fill((x + i as f64 / n * w, y + h - top), (w / n, top - bottom), BAND);
+    }
     let mut run: Vec<Place> = Vec::new();
     for (i, point) in points.iter().enumerate() {
         let at = x + (i as f64 + 0.5) / n * w;
@@ -365,19 +377,33 @@ fn chart(figure: &Figure, picture: &Picture, canvas: &mut dyn Canvas) {
     canvas.line(&run, 1.6, LINE);
 }
 
-/// Legend of missing, NaN and infinite cells, if there are any.
-fn legend(figure: &Figure, picture: &Picture, canvas: &mut dyn Canvas) {
+/// Colors and texts of the legend: the parts of a line whose points have several cells, and cells without a place on the scale.
+fn legend_entries(picture: &Picture) -> Vec<(Rgb, String)> {
     let overview = &picture.overview;
-    let entries =
-        [(overview.nulls, "missing", MISSING.0), (overview.not_finite, "NaN or infinite", NOT_FINITE)];
+    let number = |name: &str, n: u64| format!("{name}: {n} of {} cells", overview.cells);
+    let mut entries = Vec::new();
+    if !overview.ends.is_empty() {
+        entries.push((LINE, "means of adjacent cells".to_owned()));
+        entries.push((BAND, "their lowest to their highest".to_owned()));
+    }
+    if overview.nulls > 0 {
+        entries.push((MISSING.0, number("missing", overview.nulls)));
+    }
+    if overview.not_finite > 0 {
+        entries.push((NOT_FINITE, number("NaN or infinite", overview.not_finite)));
+    }
+    entries
+}
+
+/// Draws the legend.
+fn legend(figure: &Figure, picture: &Picture, canvas: &mut dyn Canvas) {
     let (mut x, y) = (figure.at.0, figure.at.1 + figure.area.1 + 62.0);
-    for (number, name, color) in entries.into_iter().filter(|(number, ..)| *number > 0) {
+    for (color, text) in legend_entries(picture) {
         canvas.fill((x, y - 10.0), (14.0, 10.0), color);
         if color == MISSING.0 {
             canvas.line(&[(x + 2.0, y), (x + 12.0, y - 10.0)], 1.0, MISSING.1);
         }
         canvas.line(&[(x, y - 10.0), (x + 14.0, y - 10.0), (x + 14.0, y), (x, y), (x, y - 10.0)], 1.0, FAINT);
-        let text = format!("{name}: {number} of {} cells", overview.cells);
         let at = (x + 20.0, y - 1.0);
         canvas.text(CanvasLabel {
             text: &text,

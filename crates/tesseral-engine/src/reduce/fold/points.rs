@@ -22,6 +22,8 @@ pub struct PointMeans {
     counts: Vec<u64>,
     /// Whether some cells are NaN or infinite.
     odd: Vec<bool>,
+    /// The lowest and the highest finite cell of each point; empty if they are not needed.
+    ends: Vec<(f64, f64)>,
     not_finite: u64,
     nulls: u64,
 }
@@ -37,9 +39,20 @@ impl PointMeans {
             sums: SlotSums::new(points),
             counts: alloc::zeroed(WHAT, points)?,
             odd: alloc::filled(WHAT, false, points)?,
+            ends: Vec::new(),
             not_finite: 0,
             nulls: 0,
         })
+    }
+
+    /// Also computes the lowest and the highest cell of each point, before any are added.
+    ///
+    /// # Errors
+    /// `Limit` when there is no memory for them.
+    pub fn with_ends(mut self) -> Result<Self> {
+        self.ends =
+            alloc::filled("the points of a plot", (f64::INFINITY, f64::NEG_INFINITY), self.counts.len())?;
+        Ok(self)
     }
 
     /// Adds the cells of a box, row-major: each row of `rows` has those of all runs of `columns`. A cell is missing where its byte of
@@ -110,6 +123,11 @@ impl PointMeans {
             let mut sum = Fixed::default();
             T::WorkType::add(block, &mut sum, None);
             self.sums.add(point, &sum);
+            if let Some((low, high)) = self.ends.get_mut(point) {
+                let (least, most) = T::WorkType::range(block);
+                *low = low.min(T::from_key(least).to_f64());
+                *high = high.max(T::from_key(most).to_f64());
+            }
         }
         Some(())
     }
@@ -118,6 +136,11 @@ impl PointMeans {
     pub fn mean(&self, point: usize) -> Option<f64> {
         let count = self.counts.get(point).copied().filter(|count| *count > 0)?;
         Some(self.sums.mean(point, count))
+    }
+
+    /// The lowest and the highest finite cell of a point; `None` without any, or without [`with_ends`](Self::with_ends).
+    pub fn ends(&self, point: usize) -> Option<(f64, f64)> {
+        self.ends.get(point).copied().filter(|(low, high)| low <= high)
     }
 
     /// Whether a point has NaN or infinite cells.
@@ -133,5 +156,28 @@ impl PointMeans {
     /// Missing cells of all points.
     pub fn nulls(&self) -> u64 {
         self.nulls
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_those_of_the_finite_cells() {
+        let cells = [3.0_f32, -1.5, f32::NAN, f32::INFINITY, 7.0, 9.0, -0.0, 2.0];
+        let validity = [1, 1, 1, 1, 1, 0, 1, 1];
+        let run = |point, positions| PointRun { point, positions };
+        let columns = [run(0, 2), run(1, 2), run(2, 3), run(0, 1)];
+        let mut points = PointMeans::new(3).unwrap().with_ends().unwrap();
+        points
+            .add(DType::Float32, bytemuck::cast_slice(&cells), Some(&validity), &[run(0, 1)], &columns)
+            .unwrap();
+        assert_eq!([0, 1, 2, 3].map(|i| points.ends(i)), [Some((-1.5, 3.0)), None, Some((0.0, 7.0)), None]);
+        let mut integers = PointMeans::new(1).unwrap().with_ends().unwrap();
+        let cells = [u64::MAX, 1, 5];
+        integers.add(DType::UInt64, bytemuck::cast_slice(&cells), None, &[run(0, 1)], &[run(0, 3)]).unwrap();
+        assert_eq!(integers.ends(0), Some((1.0, u64::MAX as f64)));
+        assert_eq!(PointMeans::new(1).unwrap().ends(0), None);
     }
 }
