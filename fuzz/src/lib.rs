@@ -11,6 +11,7 @@ pub mod index_read;
 pub mod messages;
 pub mod netcdf;
 pub mod npy;
+pub mod page;
 pub mod parquet;
 pub mod reductions;
 pub mod tensogram;

@@ -161,11 +161,56 @@ await test("the coldest day over a part of the map", async () => {
     await page.getByRole("tab", { name: "Copy as" }).click();
     await settled(page);
     assert.match(await text(page, "code-cli"), /--mean --by time\.date --sort mean/);
+    assert.match(await text(page, "code-python"), /groupby\("time\.date"\)\nmeans = groups\.mean\(\.\.\.\)/);
     await page.getByRole("textbox", { name: "lat from" }).fill("north");
     await page.getByRole("button", { name: "Show this part" }).click();
     await settled(page);
     assert.equal(await page.locator("#problem").isVisible(), true);
     page.problems = page.problems.filter((problem) => !problem.includes("400"));
+    await close(page);
+  } finally { await server.stop(); }
+});
+
+await test("a part across the end of the axis", async () => {
+  const path = join(folder, "weather.nc");
+  const server = await serve(path);
+  try {
+    const page = await open(server.url);
+    await page.locator(".tree-item", { hasText: "temperature" }).first().click();
+    await settled(page);
+    for (const [name, value] of [["lon from", "-20"], ["lon to", "20"]]) await page.getByRole("textbox", { name }).fill(value);
+    await page.getByRole("button", { name: "Show this part" }).click();
+    await settled(page);
+    const wanted = json("stat", path, "temperature", "time=0", "lon=-20..20");
+    for (const key of ["min", "max", "mean", "count"]) assert.equal(Number(await text(page, `stat-${key}`)), Number(wanted[key]), key);
+    await page.locator("#plot").click({ position: { x: 20, y: 200 } });
+    await settled(page);
+    assert.match(await text(page, "place"), /lon\s+340/, "coordinates are the stored ones");
+    assert.equal(await page.locator("#cross").isVisible(), true);
+    await page.locator("#plot").focus();
+    for (let i = 0; i < 5; i += 1) await page.keyboard.press("ArrowRight");
+    await settled(page);
+    assert.match(await text(page, "place"), /lon\s+5\b/, "the cursor crosses the end");
+    await page.getByRole("tab", { name: "Copy as" }).click();
+    await settled(page);
+    const second = (await text(page, "code-cli")).split("\n")[1];
+    const words = second.split(" ").slice(1).map((word) => word.replace(/^'(.*)'$/, "$1"));
+    assert.equal(json(...words).mean, wanted.mean, second);
+    await shot(page, "across");
+    await close(page);
+  } finally { await server.stop(); }
+});
+
+await test("a map without values offers a stored part", async () => {
+  const server = await serve(join(folder, "late.zarr"), join(folder, "weather.nc"), join(folder, "odd.nc"));
+  try {
+    const page = await open(server.url);
+    await page.getByRole("button", { name: "Show the first stored part" }).click();
+    await settled(page);
+    assert.match(await text(page, "label-0"), /3 of/);
+    assert.equal(await page.locator("#empty").isVisible(), false);
+    assert.equal(await page.locator("details.source[open]").count(), 1, "only the shown source is open");
+    await shot(page, "late");
     await close(page);
   } finally { await server.stop(); }
 });

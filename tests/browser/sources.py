@@ -65,6 +65,14 @@ def hostile(path: Path) -> None:
         file.title = markup
 
 
+def late(path: Path) -> None:
+    """Only the third of four planes is stored."""
+    import zarr
+
+    array = zarr.open_group(path, mode="w").create_array("late", shape=(4, 5, 6), chunks=(1, 5, 6), dtype="f4", fill_value=np.nan)
+    array[2] = np.arange(30).reshape(5, 6)
+
+
 FOLDER.mkdir(parents=True, exist_ok=True)
 for old in FOLDER.iterdir():
     shutil.rmtree(old) if old.is_dir() else old.unlink()
@@ -73,6 +81,7 @@ for name in ["weather.tet", "weather.tgm", "weather.zarr"]:
     tet("convert", FOLDER / "weather.nc", FOLDER / name)
 tet("convert", FOLDER / "weather.nc", FOLDER / "weather.tdb", "--to", "tiledb")
 odd(FOLDER / "odd.nc")
+late(FOLDER / "late.zarr")
 hostile(FOLDER / "hostile.nc")
 damaged = bytearray((FOLDER / "weather.tet").read_bytes())
 damaged[len(damaged) // 10 : len(damaged) * 9 // 10] = bytes(len(damaged) * 9 // 10 - len(damaged) // 10)

@@ -6,6 +6,9 @@ use tesseral::{
 };
 use tesseral_core::schema::VariableRole;
 
+/// Chunks that are examined for one list.
+const EXAMINED: u64 = 1 << 16;
+
 /// An array and its properties.
 #[derive(Debug)]
 pub struct ArraySummary {
@@ -85,34 +88,47 @@ impl ArraySummary {
         cells.checked_mul(size)
     }
 
-    /// Its first chunks; 0 means all.
+    /// Its first stored chunks; 0 means all.
     ///
     /// # Errors
     /// Errors of the plan.
     pub fn chunk_rows(&self, limit: u64) -> Result<Vec<ChunkRow>> {
-        self.chunk_rows_from(0, limit)
+        let (mut rows, _) = self.chunk_rows_from(0, limit)?;
+        if limit > 0 {
+            rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        }
+        Ok(rows)
     }
 
-    /// At most `limit` of its chunks, without the first `skipped` ones; 0 means all.
+    /// About `limit` of its stored chunks, from the chunk with the number `first`, and the number to continue at, if there may be
+    /// more; 0 means all. Chunks at one place are listed together, and many absent ones can end the list early.
     ///
     /// # Errors
     /// Errors of the plan.
-    pub fn chunk_rows_from(&self, skipped: u64, limit: u64) -> Result<Vec<ChunkRow>> {
+    pub fn chunk_rows_from(&self, first: u64, limit: u64) -> Result<(Vec<ChunkRow>, Option<u64>)> {
         let schema = self.array.schema();
         let everything = self.everything()?;
         let grid = schema.grid().ok().filter(|grid| grid.is_counted() && !schema.sparse);
         if let (Some(grid), true) = (grid, limit > 0) {
             // Only the listed chunks are planned, so that the cost does not depend on their number.
             let mut rows = Vec::new();
-            for linear in skipped..grid.total().min(skipped.saturating_add(limit)) {
-                let region = grid.region(&grid.coords(linear));
+            let end = grid.total().min(first.saturating_add(EXAMINED));
+            let mut number = first;
+            while number < end && (rows.len() as u64) < limit {
+                self.array.options().cancel.check()?;
+                let region = grid.region(&grid.coords(number));
                 let target = Target::Cells(Selection::from_region(&region));
                 rows.extend(self.planned(&Request { target, ..everything.clone() }, 0, limit)?);
+                number += 1;
             }
-            rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-            return Ok(rows);
+            return Ok((rows, (number < grid.total()).then_some(number)));
         }
-        self.planned(&everything, skipped, limit)
+        let mut rows = self.planned(&everything, first, limit.saturating_add(u64::from(limit > 0)))?;
+        let more = limit > 0 && rows.len() as u64 > limit;
+        if more {
+            rows.pop();
+        }
+        Ok((rows, more.then(|| first.saturating_add(limit))))
     }
 
     fn planned(&self, request: &Request, skipped: u64, limit: u64) -> Result<Vec<ChunkRow>> {

@@ -49,6 +49,10 @@ export function line(series, label, marked = null, pick = null) {
     svg.append(node("text", { x: px, y: H - 20, "text-anchor": "middle" }, text));
   }
   svg.append(node("text", { x: (LEFT + W - RIGHT) / 2, y: H - 4, "text-anchor": "middle" }, axis?.title ?? ""));
+  const width = (W - LEFT - RIGHT) / list.length;
+  let band = "";
+  (series.bands ?? []).forEach((ends, i) => { if (ends) band += `M${x(i / list.length).toFixed(1)},${y(ends[1]).toFixed(1)}h${width.toFixed(2)}V${y(ends[0]).toFixed(1)}h${(-width).toFixed(2)}Z`; });
+  if (band) svg.append(node("path", { class: "band", d: band }));
   let run = [];
   const flush = () => {
     if (run.length === 1) { const [px, py] = run[0].split(","); svg.append(node("circle", { class: "dot", cx: px, cy: py, r: 2.5 })); }

@@ -33,7 +33,7 @@ function settle() {
   const valid = (d) => d !== null && d < dims.length && extent(d) > 1;
   if (!valid(state.x)) state.x = long.at(-1) ?? null;
   if (!valid(state.y) || state.y === state.x) state.y = long.filter((d) => d !== state.x).at(-1) ?? null;
-  const fits = (item, d) => { if (!item) return false; const [a, b] = range(item); return a < b && b <= extent(d); };
+  const fits = (item, d) => { if (!item) return false; const [a, b] = range(item); return a < b && a < extent(d) && (b <= extent(d) || b - a <= extent(d)); };
   if (state.at.length !== dims.length) state.at = dims.map(() => "");
   state.at = state.at.map((item, d) => {
     if (context.array.sparse) return fits(item, d) ? item : whole(d);
@@ -144,6 +144,7 @@ async function map() {
   field ??= new Field($("field"));
   axes(tile.header);
   region(tile.header);
+  context.ends = Object.fromEntries([tile.header.x, tile.header.y].filter(Boolean).map((axis) => [axis.dim, [axis.first, axis.last]]));
   await paint();
   const { header } = tile;
   const notes = [];
@@ -154,9 +155,25 @@ async function map() {
   $("note").textContent = notes.join(" ");
   $("empty").hidden = !header.empty;
   $("empty").textContent = header.not_finite ? "No cell is a finite number" : "Every cell is missing";
+  if (header.empty) stored().catch(fail);
   const title = (axis) => axis?.title ?? "";
   plot.setAttribute("aria-label", `Map of ${$("title").textContent}: ${title(header.y)} from ${header.y?.first} to ${header.y?.last}, ${title(header.x)} from ${header.x?.first} to ${header.x?.last}; values from ${number(header.low)} to ${number(header.high)}`);
   mark();
+}
+
+// Offers the first stored chunk, if it is at other positions than a map without values.
+async function stored() {
+  const shape = context.array.chunk_shape, { chunks } = await ask("chunks", { ...subject(), from: 0 }, "stored");
+  // Some formats list chunks of fill values, which take no bytes.
+  const chunk = chunks.find((own) => own.stored_bytes > 0);
+  if (!chunk || !shape || $("empty").hidden) return;
+  const first = chunk.coords.map((n, d) => n * shape[d]);
+  const others = first.map((_, d) => d).filter((d) => d !== state.x && d !== state.y && extent(d) > 1);
+  if (!others.some((d) => String(first[d]) !== state.at[d])) return;
+  $("empty").append(el("button", { type: "button", text: "Show the first stored part", onclick: () => {
+    for (const d of others) { state.at[d] = String(first[d]); if (state.p) state.p[d] = first[d]; }
+    sliders(); moved();
+  } }));
 }
 
 function axes(header) {
@@ -250,13 +267,17 @@ function position(fx, fy) {
   return state.at.map((item, d) => d === x?.dim ? pick(x, fx) : d === y?.dim ? pick(y, fy) : range(item)[0]);
 }
 
+// Stored positions: an axis of longitudes continues at its start.
+const turned = (positions) => positions.map((p, d) => extent(d) ? p % extent(d) : p);
+const ahead = (axis, p) => p < axis.from ? p + extent(axis.dim) : p;
+
 function place(axis, p) { const n = axis.to - axis.from; const f = (p - axis.from + 0.5) / n; return axis.reversed ? 1 - f : f; }
 
 function mark() {
   const { x, y } = tile?.header ?? {};
-  const inside = state.p && x && y && state.p[x.dim] >= x.from && state.p[x.dim] < x.to && state.p[y.dim] >= y.from && state.p[y.dim] < y.to;
+  const inside = state.p && x && y && [x, y].every((axis) => ahead(axis, state.p[axis.dim]) < axis.to);
   $("cross").hidden = !inside;
-  if (inside) { $("cross").style.left = `${100 * place(x, state.p[x.dim])}%`; $("cross").style.top = `${100 * place(y, state.p[y.dim])}%`; }
+  if (inside) { $("cross").style.left = `${100 * place(x, ahead(x, state.p[x.dim]))}%`; $("cross").style.top = `${100 * place(y, ahead(y, state.p[y.dim]))}%`; }
 }
 
 async function read(positions) {
@@ -275,7 +296,7 @@ async function pointed() {
   await Promise.all([read(positions), series(positions)].map((job) => job.catch(fail)));
 }
 
-async function series(positions) {
+async function series(positions, all = false) {
   const { array, numeric } = context;
   const long = array.dimensions.map((_, d) => d).filter((d) => extent(d) > 1);
   $("series-card").hidden = !numeric || long.length === 0;
@@ -294,13 +315,20 @@ async function series(positions) {
   const chosen = mean ? state.at.map((item, i) => i === d && item.indexOf(":") < 0 ? whole(i) : item) : positions.map((p, i) => i === d ? whole(i) : String(p));
   let found;
   try {
-    found = mean ? await ask("means", { ...subject(), at: chosen.join(","), along: d, by }, "series") : await ask("series", { ...subject(), at: chosen.join(","), width: 1200 }, "series");
+    found = mean ? await ask("means", { ...subject(), at: chosen.join(","), along: d, by, all: all ? "true" : "" }, "series") : await ask("series", { ...subject(), at: chosen.join(","), width: 1200 }, "series");
   } catch (error) {
     if (!ignored(error) && mean) { fill($("series"), el("p", { class: "muted", text: [error.message, error.hint].filter(Boolean).join(". ") })); fill($("ends")); $("series-note").textContent = ""; return; }
     throw error;
   }
+  if (found.deferred) {
+    const compute = () => { fill($("series"), el("p", { class: "muted", text: "Reading…" })); series(positions, true).catch(fail); };
+    fill($("series"), el("p", { class: "muted", text: `Means of ${found.deferred.cells === null ? "very many" : count(found.deferred.cells)} cells, for which ${size(found.deferred.bytes)} are decoded.` }),
+      el("button", { type: "button", id: "compute-series", text: "Compute", onclick: compute }));
+    fill($("ends")); $("series-note").textContent = "";
+    return;
+  }
   const name = array.dimensions[d].name;
-  const pick = (p) => { state.p = positions.map((own, i) => i === d ? p : own); if (d !== state.x && d !== state.y) { state.at[d] = String(p); sliders(); moved(); } else { save(); pointed().catch(fail); } };
+  const pick = (far) => { const p = far % extent(d); state.p = positions.map((own, i) => i === d ? p : own); if (d !== state.x && d !== state.y) { state.at[d] = String(p); sliders(); moved(); } else { save(); pointed().catch(fail); } };
   const chart = line(found, `${$("title").textContent} along ${name} from ${found.axis?.first} to ${found.axis?.last}: ${number(found.low)} to ${number(found.high)}`, found.grouped ? null : positions[d], found.grouped ? null : pick);
   const go = async (end) => {
     if (end.position !== null) { pick(end.position); return; }
@@ -312,7 +340,7 @@ async function series(positions) {
   const both = [end("lowest", found.ends?.low), end("highest", found.ends?.high)].filter((parts) => parts.length);
   $("ends").replaceChildren(...both.flatMap((parts, i) => i ? [" · ", ...parts] : parts));
   fill($("series"), chart ?? el("p", { class: "muted", text: "No cell of this series is a finite number." }));
-  $("series-note").textContent = mean ? `Means of ${count(found.cells)} cells, each with the same weight.${found.each ? "" : " Each point is the mean of adjacent ones."}` : found.sampled ? `A sample of ${count(found.cells)} of ${count(found.selected)} cells.` : found.each ? "" : "Each point is the mean of its cells.";
+  $("series-note").textContent = mean ? `Means of ${count(found.cells)} cells, each with the same weight.${found.each ? "" : " Each point is the mean of adjacent ones."}` : found.sampled ? `A sample of ${count(found.cells)} of ${count(found.selected)} cells.` : found.each ? "" : "Each point is the mean of adjacent cells; the band spans their lowest and highest.";
 }
 
 // Parts of times that means are grouped by.
@@ -347,7 +375,9 @@ function zoom(factor, fx = 0.5, fy = 0.5) {
   for (const [d, f, axis] of [[state.x, fx, tile.header.x], [state.y, fy, tile.header.y]]) {
     const [a, b] = range(state.at[d]), n = Math.min(extent(d), Math.max(2, Math.round((b - a) * factor)));
     const middle = a + (axis.reversed ? 1 - f : f) * (b - a);
-    const start = Math.min(extent(d) - n, Math.max(0, Math.round(middle - n * (axis.reversed ? 1 - f : f))));
+    // The part may continue at the start of the axis, if it did before.
+    const last = b > extent(d) ? extent(d) - 1 : extent(d) - n;
+    const start = Math.min(last, Math.max(0, Math.round(middle - n * (axis.reversed ? 1 - f : f))));
     state.at[d] = `${start}:${start + n}`;
   }
   moved();
@@ -355,7 +385,7 @@ function zoom(factor, fx = 0.5, fy = 0.5) {
 
 function reset() { for (const d of [state.x, state.y]) state.at[d] = whole(d); moved(); }
 
-function choose(positions) { state.p = positions; save(); pointed().catch(fail); }
+function choose(positions) { state.p = turned(positions); save(); pointed().catch(fail); }
 
 function pointing() {
   const plot = $("plot");
@@ -371,10 +401,10 @@ function pointing() {
       for (const [side, i] of [["left", 0], ["top", 1]]) { box.style[side] = `${100 * Math.min(down[i], now[i])}%`; box.style[i ? "height" : "width"] = `${100 * Math.abs(down[i] - now[i])}%`; }
       return;
     }
-    later("read", 40, () => read(position(...now)).catch(fail));
+    later("read", 40, () => read(turned(position(...now))).catch(fail));
   });
   plot.addEventListener("pointerleave", () => { if (ready() && !down) later("read", 150, () => read(state.p ?? state.at.map((item) => range(item)[0])).catch(fail)); });
-  plot.addEventListener("pointerdown", (event) => { if (ready() && event.button === 0) { down = of(event); plot.setPointerCapture(event.pointerId); } });
+  plot.addEventListener("pointerdown", (event) => { if (ready() && event.button === 0 && !event.target.closest("button")) { down = of(event); plot.setPointerCapture(event.pointerId); } });
   plot.addEventListener("pointercancel", () => { down = null; $("box").hidden = true; });
   plot.addEventListener("pointerup", (event) => {
     if (!ready() || !down) return;
@@ -389,13 +419,14 @@ function pointing() {
     if (!ready()) return;
     const { x, y } = tile.header;
     cursor = (state.p ?? position(0.5, 0.5)).slice();
+    for (const axis of [x, y]) cursor[axis.dim] = ahead(axis, cursor[axis.dim]);
     const move = (axis, step) => { cursor[axis.dim] = Math.min(axis.to - 1, Math.max(axis.from, cursor[axis.dim] + (axis.reversed ? -step : step))); };
     const size = event.shiftKey ? 10 : 1;
     const keys = { ArrowLeft: () => move(x, -size), ArrowRight: () => move(x, size), ArrowUp: () => move(y, -size), ArrowDown: () => move(y, size), Enter: () => {}, "+": () => zoom(0.5), "-": () => zoom(2), 0: reset };
     if (!keys[event.key]) return;
     event.preventDefault();
     keys[event.key]();
-    if (event.key.startsWith("Arrow") || event.key === "Enter") { state.p = cursor; mark(); later("key", 120, () => { save(); pointed().catch(fail); }); }
+    if (event.key.startsWith("Arrow") || event.key === "Enter") { state.p = turned(cursor); mark(); later("key", 120, () => { save(); pointed().catch(fail); }); }
   });
 }
 
@@ -406,6 +437,7 @@ async function pick(s, a, f) {
   tile = null;
   panels.reset();
   if (window.innerWidth <= 820) $("tree-box").open = false;
+  window.scrollTo({ top: 0 });
   where();
   await Promise.all([tree.draw(sources, pick), show()]);
   say(`${$("title").textContent} is shown`);

@@ -4,10 +4,10 @@ import { $, count, el, fill, size } from "./dom.js";
 import { at, save, state, subject } from "./state.js";
 
 export const TABS = [["attributes", "Attributes"], ["table", "Table"], ["chunks", "Chunks"], ["versions", "Versions"], ["download", "Download"], ["code", "Copy as"]];
-let pages = { table: 0, chunks: 0 };
+let pages = { table: 0, chunks: [0] };
 let condition = "";
 
-export function reset() { pages = { table: 0, chunks: 0 }; condition = ""; }
+export function reset() { pages = { table: 0, chunks: [0] }; condition = ""; }
 
 function plain(value) { return typeof value === "string" ? value : JSON.stringify(value); }
 
@@ -50,13 +50,19 @@ async function rows(context, redraw) {
 }
 
 async function chunks(context, redraw) {
-  const found = await ask("chunks", { ...subject(), from: pages.chunks }, "chunks");
+  const found = await ask("chunks", { ...subject(), from: pages.chunks.at(-1) }, "chunks");
   const name = context.field.name;
   const row = (chunk) => { const own = chunk.statistics?.[name] ?? Object.values(chunk.statistics ?? {})[0];
     return [chunk.coords.join(", "), size(chunk.raw_bytes), size(chunk.stored_bytes), chunk.raw_bytes && chunk.stored_bytes ? `${(chunk.raw_bytes / chunk.stored_bytes).toFixed(2)}` : "–", chunk.codec || "raw", count(chunk.offset),
       chunk.bounds ? chunk.bounds.map((pair) => pair.join("…")).join(", ") : chunk.cells !== undefined ? count(chunk.cells) : "–", own ? `${own.min ?? "–"} … ${own.max ?? "–"}` : "–"]; };
   const facts = `${found.total === null ? "An unknown number of" : count(found.total)} chunks, ${size(found.stored)} stored, ${found.digests ? "with digests" : "without digests"}`;
-  return [el("p", { class: "muted", text: facts }), table(["chunk", "decoded", "stored", "ratio", "codec", "offset", "bounds", "minimum … maximum"], found.chunks.map(row), [1, 2, 3, 5]), pager("chunks", 100, found.chunks.length, found.more, redraw)];
+  const heads = ["chunk", "decoded", "stored", "ratio", "codec", "offset", "bounds", "minimum … maximum"], rows = found.chunks.map(row);
+  // Not every format has bounds and statistics.
+  const used = heads.map((_, i) => i).filter((i) => rows.some((row) => row[i] !== "–"));
+  const turn = (text, disabled, change) => el("button", { type: "button", text, disabled, onclick: () => { change(); redraw(); } });
+  return [el("p", { class: "muted", text: facts }), table(used.map((i) => heads[i]), rows.map((row) => used.map((i) => row[i])), [1, 2, 3, 5].map((i) => used.indexOf(i))),
+    el("div", { class: "pager" }, turn("Previous", pages.chunks.length === 1, () => pages.chunks.pop()), turn("Next", found.next === null, () => pages.chunks.push(found.next)),
+      el("span", { class: "muted", text: rows.length ? `from chunk ${count(found.from + 1)}` : "no stored chunks here" }))];
 }
 
 async function versions(context) {
@@ -85,7 +91,9 @@ const quoted = (word) => JSON.stringify(word);
 export function code(context) {
   const path = context.source.name, array = context.array;
   const name = array.fields.length > 1 ? `${array.name}/${context.field.name}` : array.name;
-  const parts = state.at.map((item, d) => [array.dimensions[d].named ? array.dimensions[d].name : String(d), item, array.dimensions[d]]).filter(([, item, dim]) => item !== `0:${dim.extent}`);
+  // Positions end with the axis: a part that continues at its start is named by its coordinates.
+  const crossing = (item, d) => Number(item.split(":")[1]) > array.dimensions[d].extent && context.ends?.[d] ? context.ends[d].join("..") : item;
+  const parts = state.at.map((item, d) => [array.dimensions[d].named ? array.dimensions[d].name : String(d), crossing(item, d), array.dimensions[d]]).filter(([, item, dim]) => item !== `0:${dim.extent}`);
   const words = parts.map(([dim, item]) => `${dim}=${item}`);
   const flags = [state.raw ? "--stored" : "", state.t ? `--as-of ${shell(state.t)}` : ""].filter(Boolean);
   const command = (verb) => ["tet", verb, shell(path), shell(name), ...words.map(shell), ...flags].join(" ");
@@ -96,11 +104,21 @@ export function code(context) {
   const others = parts.filter(([dim]) => dim !== named).map(([dim, item]) => `${dim}=${item}`);
   const by = named && kept.time && state.by ? `${named}.${state.by}` : named;
   const means = state.of === "mean" && named ? ["tet", "stat", shell(path), shell(name), ...others.map(shell), "--mean", "--by", shell(by), "--sort", "mean", "-n", "3", ...flags].join(" ") : "";
-  const index = state.at.join(", ") || "...";
+  // Python counts `2:5` as slices; what is not named is whole.
+  const slices = (chosen) => chosen.map(([dim, item]) => `${quoted(dim)}: ${item.includes(":") ? `slice(${item.replace(":", ", ")})` : item}`).join(", ");
+  const part = (chosen) => { const [own, far] = [false, true].map((crosses) => chosen.filter(([, item]) => item.includes("..") === crosses));
+    return (own.length ? `.isel({${slices(own)}})` : "") + far.map(([dim, item]) => `.sel({${quoted(dim)}: slice(${item.split("..").map((end) => Number.isFinite(Number(end)) ? end : quoted(end)).join(", ")})})`).join(""); };
+  const read = context.packed && !state.raw ? ".decoded()" : "[...]";
+  const mean = (axes) => `.mean(${axes}${state.raw ? ", stored=True" : ""})`;
+  const rest = parts.filter(([dim]) => dim !== named), over = array.dimensions.map((dim, d) => dim.named ? dim.name : String(d)).filter((dim) => dim !== named && !rest.some(([own, item]) => own === dim && /^\d+$/.test(item)));
   const opened = state.t ? `tesseral.open(${quoted(path)}, as_of=${quoted(state.t)})` : `tesseral.open(${quoted(path)})`;
-  const python = `import tesseral\n\narray = ${opened}[${quoted(name)}]\nprint(array[${index}])`;
+  const python = `import tesseral\n\narray = ${opened}[${quoted(name)}]\nprint(array${part(parts)}${read})${!means ? "" : kept.time && state.by
+    ? `\n\ngroups = array${part(rest)}.groupby(${quoted(by)})\nmeans = groups${mean("...")}\nprint(groups.labels[means.argmin()], means.min())`
+    : `\n\nmeans = array${part(rest)}${mean(`[${over.map(quoted).join(", ")}]`)}\nprint(means.argmin(), means.min())`}`;
   const open = state.t ? `tesseral::Open::new().as_of(tesseral::as_of(${quoted(state.t)})?).open(${quoted(path)})?` : `tesseral::open(${quoted(path)})?`;
-  const rust = `let container = ${open}${state.raw ? "" : ".physical()"};\nlet (array, _) = container.find(${quoted(name)})?;\nlet cells = array.read(&array.select([${words.map(quoted).join(", ")}])?)?;`;
+  const rust = `let container = ${open}${state.raw ? "" : ".physical()"};\nlet (array, _) = container.find(${quoted(name)})?;\n${words.some((word) => word.includes(".."))
+    ? `let (array, selection) = array.narrowed([${words.map(quoted).join(", ")}])?;\nlet cells = array.read(&selection)?;`
+    : `let cells = array.read(&array.select([${words.map(quoted).join(", ")}])?)?;`}`;
   return { cat: command("cat"), stat: command("stat"), plot: command("plot"), means, python, rust };
 }
 

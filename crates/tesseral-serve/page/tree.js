@@ -4,6 +4,8 @@ import { $, el, fill } from "./dom.js";
 import { state } from "./state.js";
 
 export const lists = new Map();
+// Whether the list of a source was opened or closed by the reader.
+const open = new Map();
 
 // Arrays of a source so far, and how many there are.
 export async function arrays(source) {
@@ -36,9 +38,9 @@ function items(array, source, pick) {
 
 export async function draw(sources, pick) {
   const wanted = $("filter").value.trim().toLowerCase();
-  const nodes = [];
+  const all = [];
   for (const [s, source] of sources.entries()) {
-    if (sources.length > 1) nodes.push(el("h2", { text: source.name }));
+    const nodes = [];
     const list = await arrays(s);
     const fits = (array) => !wanted || array.variable?.toLowerCase().includes(wanted) || array.name.toLowerCase().includes(wanted) ||
       array.fields?.some((field) => `${field.name} ${field.long_name ?? ""}`.toLowerCase().includes(wanted));
@@ -58,6 +60,11 @@ export async function draw(sources, pick) {
       nodes.push(el("button", { type: "button", text: `Show more (${list.arrays.length} of ${list.total})`, onclick: async () => { await more(s, list); draw(sources, pick); } }));
     }
     if (groups.size === 0) nodes.push(el("p", { class: "muted", text: wanted ? "Nothing found" : "No arrays" }));
+    if (sources.length === 1) { all.push(...nodes); continue; }
+    // Many sources fill several screens: only the one that is shown is open, unless the list is searched.
+    const box = el("details", { class: "source", open: open.get(s) ?? (wanted !== "" || sources.length <= 2 || s === state.s), title: source.name }, el("summary", { text: source.name.replace(/\/+$/, "").split("/").at(-1) || source.name }), ...nodes);
+    box.addEventListener("toggle", () => { if ($("filter").value.trim() === "") open.set(s, box.open); });
+    all.push(box);
   }
-  fill($("tree"), ...nodes);
+  fill($("tree"), ...all);
 }

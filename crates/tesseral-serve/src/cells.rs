@@ -7,6 +7,7 @@ use tesseral_display::json::{cell, float};
 use tesseral_display::{coordinate, dim_name, field_of, write_cell};
 
 use crate::server::ServerState;
+use crate::statistics::check_cells;
 use crate::view::CellParameters;
 
 /// Rows of one page of a table.
@@ -107,7 +108,11 @@ pub(crate) fn rows(shared: &ServerState, query: &RowParameters, cancel: Cancel) 
     let dims = (0..).take(schema.dims.len()).map(Column::Dim);
     let columns: Vec<Column> = dims.chain((0..).take(schema.fields.len()).map(Column::Field)).collect();
     let fields: Vec<Field> = columns.iter().map(|column| field_of(schema, *column)).collect();
-    let mut cells = array.cells()?.target(query.cells().target(&array)?).only(&columns);
+    let target = query.cells().target(&array)?;
+    if !query.condition.is_empty() {
+        check_cells(&array, array.cells_at_most(&target)?)?;
+    }
+    let mut cells = array.cells()?.target(target).only(&columns);
     cells = cells.options(array.options().clone());
     if !query.condition.is_empty() {
         cells = cells.filter(&query.condition)?;
@@ -159,7 +164,7 @@ pub(crate) fn points(shared: &ServerState, query: &RowParameters, cancel: Cancel
     let distinct = if query.x == query.y { vec![columns[0], columns[2]] } else { columns.to_vec() };
     let cells = array.cells()?.target(query.cells().target(&array)?).only(&distinct).unordered();
     let cells = cells.options(array.options().clone());
-    let (mut out, mut more) = (Vec::new(), false);
+    let (mut out, mut more, mut scanned) = (Vec::new(), false, 0_usize);
     let number = |column: Column, field: &Field, bytes: &[u8]| {
         let value = tesseral::Scalar::from_le_bytes(field.dtype, bytes).ok()?;
         let number = value.as_f64().or_else(|| value.as_text()?.trim().parse().ok())?;
@@ -169,6 +174,12 @@ pub(crate) fn points(shared: &ServerState, query: &RowParameters, cancel: Cancel
     'batches: for batch in cells.batches()? {
         let batch = batch?;
         cancel.check()?;
+        // Cells whose coordinates are not numbers have no point.
+        if scanned > SCANNED {
+            more = true;
+            break;
+        }
+        scanned += batch.rows;
         for row in 0..batch.rows {
             if out.len() >= POINTS {
                 more = true;

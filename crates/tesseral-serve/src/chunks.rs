@@ -9,7 +9,7 @@ use tesseral_display::{ArraySummary, document};
 use crate::server::ServerState;
 use crate::view::CellParameters;
 
-/// Chunks of one page.
+/// Chunks of one page, unless several are at the place of the last one.
 const CHUNKS: u64 = 100;
 
 /// An array, and where its list begins.
@@ -35,14 +35,13 @@ pub(crate) fn chunks(shared: &ServerState, query: &ChunkParameters, cancel: Canc
     };
     let opened = cells.open(shared, cancel)?;
     let summary = ArraySummary::new(opened.array, VariableRole::Data, Some(query.field))?;
-    let rows = summary.chunk_rows_from(query.from, CHUNKS + 1)?;
-    let shown = usize::try_from(CHUNKS).unwrap_or(usize::MAX);
+    let (rows, next) = summary.chunk_rows_from(query.from, CHUNKS)?;
     Ok(json!({
         "from": query.from,
+        "next": next,
         "total": summary.chunks,
         "stored": summary.stored,
         "digests": summary.digests,
-        "more": rows.len() > shown,
-        "chunks": rows.iter().take(shown).map(document::chunk).collect::<Vec<_>>(),
+        "chunks": rows.iter().map(document::chunk).collect::<Vec<_>>(),
     }))
 }

@@ -13,7 +13,7 @@ use tesseral::{
     Array, Cancel, Column, ConvertOptions, Error, Field, Format, Result, Target, overview_within,
 };
 use tesseral_display::picture::{self, ColorMap, ImageFormat, Picture};
-use tesseral_display::{csv_head, csv_row, dim_name, field_of};
+use tesseral_display::{coordinate, csv_head, csv_row, dim_name, field_of};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::server::ServerState;
@@ -190,10 +190,19 @@ fn convert(
     options = options.execution(array.options().clone().with_cancel(cancel.clone()));
     if !cells.at.is_empty() {
         let selection = cells.selection(array)?;
+        let stored = source.lazy_array(cells.array)?;
         let dims = array.schema().dims.iter().enumerate().zip(selection.slices());
         for ((i, dim), slice) in dims.filter(|((_, dim), slice)| Some(slice.count()) != dim.extent) {
-            options =
-                options.select(format!("{}={}:{}:{}", dim_name(dim, i), slice.start, slice.end, slice.step));
+            // A selection ends the name of its dimension at the first `=`.
+            let name = if dim.name.contains('=') { i.to_string() } else { dim_name(dim, i) };
+            let last = slice.tight_end().saturating_sub(1);
+            options = options.select(match stored.schema().dims[i].extent {
+                // Positions end with the axis, coordinates can continue at its start.
+                Some(extent) if last >= extent => {
+                    format!("{name}={}..{}", coordinate(dim, slice.start), coordinate(dim, last))
+                }
+                _ => format!("{name}={}:{}:{}", slice.start, slice.end, slice.step),
+            });
         }
     }
     let extension = format.extensions().first().map_or_else(String::new, |e| format!(".{e}"));

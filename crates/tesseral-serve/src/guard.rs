@@ -35,7 +35,7 @@ pub struct RequestGuard {
 impl std::fmt::Debug for RequestGuard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The token is a secret.
-        f.debug_struct("Guard").field("hosts", &self.hosts).finish_non_exhaustive()
+        f.debug_struct("RequestGuard").field("hosts", &self.hosts).finish_non_exhaustive()
     }
 }
 
@@ -65,12 +65,12 @@ impl RequestGuard {
         if local {
             hosts.extend([format!("localhost:{port}"), format!("127.0.0.1:{port}"), format!("[::1]:{port}")]);
         }
-        for name in names {
-            let name = name.to_lowercase();
-            hosts.push(format!("{name}:{port}"));
-            if port == 80 {
-                hosts.push(name);
-            }
+        hosts.extend(names.iter().map(|name| format!("{}:{port}", name.to_lowercase())));
+        if port == 80 {
+            // Browsers omit the default port.
+            let short: Vec<String> =
+                hosts.iter().filter_map(|host| host.strip_suffix(":80").map(str::to_owned)).collect();
+            hosts.extend(short);
         }
         Self { token, hosts, cookie: format!("tesseral-{port}") }
     }
@@ -191,5 +191,16 @@ mod tests {
         );
         assert!(!host("localhost") && !host("evil.example:7000") && !host("localhost:7001") && !host(""));
         assert!(!guard.knows_host(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn the_default_port_can_be_omitted() {
+        let guard =
+            |port: u16| RequestGuard::new("t".to_owned(), ([127, 0, 0, 1], port).into(), &["Box".to_owned()]);
+        let omitted: Vec<bool> = ["127.0.0.1", "localhost", "box", "[::1]", "evil.example"]
+            .map(|name| guard(80).hosts.contains(&name.to_owned()))
+            .into();
+        assert_eq!(omitted, [true, true, true, true, false]);
+        assert!(guard(7000).hosts.iter().all(|host| host.ends_with(":7000")));
     }
 }

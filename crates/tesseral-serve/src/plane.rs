@@ -62,7 +62,8 @@ struct Kept {
 /// Approximate memory of an overview with the cells that it is kept under.
 fn held(cells: &CellParameters, overview: &Overview) -> u64 {
     let texts = cells.at.len() + cells.as_of.as_ref().map_or(0, String::len);
-    (overview.points.len() * size_of::<Point>() + texts + 512) as u64
+    let ends = overview.ends.len() * size_of::<Option<(f64, f64)>>();
+    (overview.points.len() * size_of::<Point>() + ends + texts + 512) as u64
 }
 
 impl Overviews {

@@ -10,13 +10,13 @@ use tesseral_display::picture;
 
 use crate::plane::{self, PlaneParameters};
 use crate::server::ServerState;
-use crate::statistics::decoded_bytes;
+use crate::statistics::{self, decoded_bytes};
 use crate::view::CellParameters;
 
 /// Most points of a series.
 const POINTS: usize = 4096;
-/// Bytes of chunks that a series of means decodes at most, as a multiple of those of a map.
-const WORK: u64 = 16;
+/// Bytes to decode up to which a series of means is computed automatically, as a multiple of those of a map.
+const UNASKED: u64 = 16;
 /// Ticks of the axis of a series of means.
 const TICKS: usize = 5;
 
@@ -32,6 +32,8 @@ pub(crate) struct MeansParameters {
     at: String,
     along: usize,
     by: String,
+    /// Whether cells are read however many bytes they take.
+    all: bool,
 }
 
 /// Means along a dimension with at most `width` points; each is one cell, if there are no more.
@@ -64,8 +66,10 @@ pub(crate) fn series(shared: &ServerState, query: &PlaneParameters, cancel: Canc
     });
     let sampled = overview.cells < overview.selected;
     let ends = if sampled || overview.dims.is_empty() { Json::Null } else { ends(&array, &selection, dim)? };
+    let bands = overview.ends.iter().map(|ends| ends.map(|(low, high)| json!([float(low), float(high)])));
     Ok(json!({
         "values": values.collect::<Vec<_>>(),
+        "bands": bands.collect::<Vec<_>>(),
         "low": low,
         "high": high,
         "cells": overview.cells,
@@ -113,12 +117,11 @@ pub(crate) fn means(shared: &ServerState, query: &MeansParameters, cancel: Cance
     if dim >= selection.rank() {
         return Err(Error::invalid("a dimension does not exist").in_array(opened.array.name()));
     }
-    let (bytes, allowed) =
-        (decoded_bytes(&opened.array, &selection), shared.settings.work.saturating_mul(WORK));
-    if bytes > allowed {
-        let error = Error::limit("the chunks of a series of means", bytes, allowed);
-        return Err(error.in_array(opened.array.name()).hint("show a smaller part of the map"));
+    let bytes = decoded_bytes(&opened.array, &selection);
+    if !query.all && bytes > shared.settings.work.saturating_mul(UNASKED) {
+        return Ok(json!({"deferred": {"bytes": bytes, "cells": selection.cells()}}));
     }
+    statistics::check_cells(&opened.array, selection.cells().unwrap_or(u64::MAX))?;
     let array = opened.array.labeled(|d| d == dim)?;
     let part = match query.by.as_str() {
         "" => None,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Query, State};
+use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::de::DeserializeOwned;
@@ -123,6 +124,21 @@ impl Server {
         format!("http://{}/?token={}", self.address, self.guard.token())
     }
 
+    /// The answer to a request of the API without a connection, a token or limits on concurrent requests: `/api/value?at=1,2`.
+    /// Downloads are not answered.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if the parameters do not fit; `NotFound` for other paths; errors of the request.
+    pub fn answer(&self, target: &str, cancel: Cancel) -> Result<Vec<u8>> {
+        let uri: Uri = target.parse().map_err(|_| Error::invalid("the address of the request is invalid"))?;
+        if uri.path() == "/api/plane" {
+            return plane::plane(&self.shared, &parameters(&uri)?, cancel);
+        }
+        let found = document(&self.shared, &uri, cancel);
+        let found = found.ok_or_else(|| Error::not_found("request", uri.path(), Vec::new()))?;
+        Ok(found?.to_string().into_bytes())
+    }
+
     /// Answers requests until `cancel` is set.
     ///
     /// # Errors
@@ -154,25 +170,51 @@ impl Server {
     }
 }
 
+/// Declares the requests that are answered by JSON documents.
+macro_rules! documents {
+    ($($path:literal => $answer:path),* $(,)?) => {
+        /// Adds them to a router.
+        fn document_routes(router: Router<Arc<ServerState>>) -> Router<Arc<ServerState>> {
+            router$(.route($path, get(json($answer))))*
+        }
+
+        /// The answer to one of them; `None` for other paths.
+        fn document(shared: &ServerState, uri: &Uri, cancel: Cancel) -> Option<Result<Json>> {
+            Some(match uri.path() {
+                $($path => parameters(uri).and_then(|query| $answer(shared, &query, cancel)),)*
+                _ => return None,
+            })
+        }
+    };
+}
+
+documents! {
+    "/api/sources" => tree::sources,
+    "/api/colors" => tree::colors,
+    "/api/arrays" => tree::arrays,
+    "/api/array" => tree::array,
+    "/api/coordinates" => tree::coordinates,
+    "/api/between" => tree::between,
+    "/api/versions" => tree::versions,
+    "/api/series" => series::series,
+    "/api/means" => series::means,
+    "/api/value" => cells::value,
+    "/api/rows" => cells::rows,
+    "/api/points" => cells::points,
+    "/api/statistics" => statistics::statistics,
+    "/api/histogram" => statistics::histogram,
+    "/api/chunks" => chunks::chunks,
+    "/api/formats" => download::formats,
+}
+
+/// The parameters of a request.
+fn parameters<Q: DeserializeOwned>(uri: &Uri) -> Result<Q> {
+    Query::try_from_uri(uri).map(|Query(parameters)| parameters).map_err(|e| Error::invalid(e.to_string()))
+}
+
 fn router(shared: Arc<ServerState>, guard: Arc<RequestGuard>) -> Router {
-    Router::new()
-        .route("/api/sources", get(json(tree::sources)))
-        .route("/api/colors", get(json(tree::colors)))
-        .route("/api/arrays", get(json(tree::arrays)))
-        .route("/api/array", get(json(tree::array)))
-        .route("/api/coordinates", get(json(tree::coordinates)))
-        .route("/api/between", get(json(tree::between)))
-        .route("/api/versions", get(json(tree::versions)))
+    document_routes(Router::new())
         .route("/api/plane", get(bytes(plane::plane)))
-        .route("/api/series", get(json(series::series)))
-        .route("/api/means", get(json(series::means)))
-        .route("/api/value", get(json(cells::value)))
-        .route("/api/rows", get(json(cells::rows)))
-        .route("/api/points", get(json(cells::points)))
-        .route("/api/statistics", get(json(statistics::statistics)))
-        .route("/api/histogram", get(json(statistics::histogram)))
-        .route("/api/chunks", get(json(chunks::chunks)))
-        .route("/api/formats", get(json(download::formats)))
         .route("/api/download", get(download_file))
         .fallback(page::file)
         .layer(axum::middleware::from_fn_with_state(guard, guard::check))

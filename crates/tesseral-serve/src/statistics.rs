@@ -49,12 +49,17 @@ pub(crate) fn decoded_bytes(array: &Array, selection: &Selection) -> u64 {
     along.fold(size, u64::saturating_mul)
 }
 
-fn summarized(array: &Array, target: Target) -> Result<Summarized> {
-    let cells = array.cells_at_most(&target)?;
+/// Limits the cells that a request reads.
+pub(crate) fn check_cells(array: &Array, cells: u64) -> Result<()> {
     if cells > CELLS {
-        let error = Error::limit("the cells of statistics", cells, CELLS);
+        let error = Error::limit("the cells of a request", cells, CELLS);
         return Err(error.in_array(array.name()).hint("select a smaller range"));
     }
+    Ok(())
+}
+
+fn summarized(array: &Array, target: Target) -> Result<Summarized> {
+    check_cells(array, array.cells_at_most(&target)?)?;
     let request = Request { target, ..array.request(&Selection::all(&[])) };
     tesseral_engine::fold::summary(array.handle(), &request, StatSet::ALL, array.options())
 }

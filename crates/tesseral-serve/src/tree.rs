@@ -170,7 +170,8 @@ fn dimension(container: &Container, array: &Array, dim: &Dimension, number: usiz
         "last": last.and_then(|last| dim.coordinate_text(last)),
         "domain": dim.domain.as_ref().map(|(low, high)| [low.to_string(), high.to_string()]),
         "time": dim.counts_time(),
-        "units": if dim.time.is_some() { None } else { attribute("units") },
+        // Units of 1 are none.
+        "units": attribute("units").filter(|units| dim.time.is_none() && units != "1"),
         "long_name": attribute("long_name").or_else(|| attribute("standard_name")),
     })
 }
@@ -187,7 +188,8 @@ pub(crate) struct BetweenParameters {
     high: String,
 }
 
-/// The positions between two coordinates, as a selection of the command line has them.
+/// The positions between two coordinates, as a selection of the command line has them: those from the extent on are at the start of a
+/// cyclic axis.
 pub(crate) fn between(shared: &ServerState, query: &BetweenParameters, cancel: Cancel) -> Result<Json> {
     let cells = CellParameters {
         source: query.source,
@@ -196,16 +198,12 @@ pub(crate) fn between(shared: &ServerState, query: &BetweenParameters, cancel: C
         ..CellParameters::default()
     };
     let array = cells.open(shared, cancel)?.array;
-    let Some(extent) = array.schema().dims.get(query.dim).map(|dim| dim.extent) else {
+    if query.dim >= array.schema().dims.len() {
         return Err(Error::not_found("dimension", query.dim.to_string(), Vec::new()));
-    };
+    }
     let end = |text: &str| (!text.trim().is_empty()).then(|| text.trim().to_owned());
     let (low, high) = (end(&query.low), end(&query.high));
     let found = array.between(query.dim, low.as_deref(), high.as_deref())?;
-    if extent.is_some_and(|extent| found.end > extent) {
-        let error = Error::unsupported("a range across the end of the axis");
-        return Err(error.in_array(array.name()).hint("show its two parts one after the other"));
-    }
     Ok(json!({"from": found.start, "to": found.end}))
 }
 

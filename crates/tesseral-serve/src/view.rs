@@ -39,9 +39,24 @@ impl CellParameters {
         let container = shared.sources.container(self.source, self.as_of.as_deref())?;
         let container = if self.stored { container } else { container.physical() };
         let array = container.lazy_array(self.array)?.field_at(self.field)?;
+        let crossed = self.crossed(&array);
+        let array = if crossed.is_empty() { array } else { array.continued(&crossed)? };
         let mut options = array.options().clone().with_cancel(cancel);
         options.memory = Some(options.memory.map_or(MEMORY, |memory| memory.min(MEMORY)));
         Ok(OpenedField { array: array.with_options(options), container })
+    }
+
+    /// The axes whose positions continue at their start, as those of a range of longitudes across the end of the axis.
+    fn crossed(&self, array: &Array) -> Vec<usize> {
+        let dims = array.schema().dims.iter().zip(self.at.split(',')).enumerate();
+        let crosses = |extent: u64, item: &str| {
+            let ends: Vec<Option<u64>> = item.splitn(2, ':').map(|end| end.parse().ok()).collect();
+            matches!(ends.as_slice(), [Some(start), Some(end)] if *start < extent && *end > extent)
+        };
+        let sparse = array.schema().sparse;
+        dims.filter(|(_, (dim, item))| !sparse && dim.extent.is_some_and(|extent| crosses(extent, item)))
+            .map(|(d, _)| d)
+            .collect()
     }
 
     /// The selected positions.

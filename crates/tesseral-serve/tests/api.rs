@@ -29,6 +29,15 @@ impl Drop for Running {
 const TOKEN: &str = "0123456789abcdef";
 
 fn serve(paths: &[&Path], change: impl FnOnce(&mut ServerSettings)) -> Running {
+    let (address, server) = bound(paths, change);
+    let cancel = Cancel::default();
+    let stop = cancel.clone();
+    let thread = std::thread::spawn(move || server.run(&stop).unwrap());
+    Running { address, cancel, thread: Some(thread) }
+}
+
+/// A server that does not run yet.
+fn bound(paths: &[&Path], change: impl FnOnce(&mut ServerSettings)) -> (SocketAddr, Server) {
     let open = |path: &&Path| {
         let owned = path.to_path_buf();
         let opener: Opener = Arc::new(move |at| {
@@ -45,10 +54,7 @@ fn serve(paths: &[&Path], change: impl FnOnce(&mut ServerSettings)) -> Running {
     settings.token = Some(TOKEN.to_owned());
     change(&mut settings);
     let server = Server::bind(paths.iter().map(open).collect(), settings).unwrap();
-    let (address, cancel) = (server.address(), Cancel::default());
-    let stop = cancel.clone();
-    let thread = std::thread::spawn(move || server.run(&stop).unwrap());
-    Running { address, cancel, thread: Some(thread) }
+    (server.address(), server)
 }
 
 struct Answer {
@@ -395,9 +401,10 @@ fn large_selections_are_sampled_within_the_work_allowed() {
     assert_eq!(server.json("/api/histogram?bins=4&at=0:64,0:64")["statistics"]["count"], 4096);
     let means = server.get("/api/means?along=0&at=0:1024,0:64");
     assert_eq!(means.status, 200);
-    assert_eq!(server.get("/api/means?along=0").status, 200, "sixteen times the work is allowed");
+    assert_eq!(server.get("/api/means?along=0").status, 200, "sixteen times the work needs no request");
     let small = serve(&[&path], |settings| settings.work = 64 << 10);
-    assert_eq!(small.get("/api/means?along=0").status, 413);
+    assert_eq!(small.json("/api/means?along=0")["deferred"]["bytes"], 4 << 20);
+    assert_eq!(small.json("/api/means?along=0&all=true"), server.json("/api/means?along=0"));
 }
 
 /// An array of four terabytes, most of it unwritten, is shown as fast as a small one: everything but *Compute* is bounded.
@@ -427,7 +434,17 @@ fn a_huge_array_opens_within_the_work_allowed() {
     assert_eq!((zoomed["sampled"].as_bool(), zoomed["high"].as_f64()), (Some(false), Some(1_048_575.0)));
     assert_eq!(server.json("/api/value?at=1024,2049")["value"], 1);
     assert_eq!(server.json("/api/series?at=1024,2048:3072&width=900")["ends"]["high"]["value"], 1023);
-    assert_eq!(server.json("/api/chunks")["total"], 1 << 20);
+    let chunks = server.json("/api/chunks");
+    assert_eq!(chunks["total"], 1 << 20);
+    assert_eq!(chunks["chunks"][0]["coords"], serde_json::json!([1, 2]), "absent chunks are not listed");
+    assert_eq!((chunks["chunks"].as_array().unwrap().len(), chunks["next"].as_u64()), (1, Some(1 << 16)));
+    assert!(server.json("/api/means?along=0")["deferred"]["bytes"].as_u64() > Some(1 << 41));
+    assert_eq!(server.get("/api/means?along=0&all=true").status, 413);
+    assert_eq!(
+        server.json("/api/means?along=0&at=1024:1026,0:4096&all=true")["values"].as_array().unwrap().len(),
+        2
+    );
+    assert_eq!(server.get("/api/rows?where=a%20%3E%205").status, 413);
     assert_eq!(server.json("/api/rows?at=1024:1026,2048:2050")["rows"].as_array().unwrap().len(), 4);
 }
 
@@ -462,6 +479,11 @@ fn series_of_means_have_their_ends() {
     assert_eq!(at_one_time["values"], serde_json::json!([13.0, 16.0]));
     let series = server.json("/api/series?at=:,1,2&width=100");
     assert_eq!(series["ends"]["low"], serde_json::json!({"value": 5, "text": "2001-01-01", "position": 0}));
+    assert_eq!(series["bands"], serde_json::json!([]), "each point is one cell");
+    let narrow = server.json("/api/series?at=:,1,2&width=3");
+    assert_eq!(narrow["values"], serde_json::json!([8.0, 20.0, 32.0]));
+    assert_eq!(narrow["bands"], serde_json::json!([[5.0, 11.0], [17.0, 23.0], [29.0, 35.0]]));
+    assert_eq!((narrow["low"].as_f64(), narrow["high"].as_f64()), (Some(5.0), Some(35.0)));
     assert_eq!(server.json("/api/between?dim=1&low=38&high=45"), serde_json::json!({"from": 1, "to": 2}));
     assert_eq!(server.json("/api/between?dim=1&low=&high="), serde_json::json!({"from": 0, "to": 2}));
     for (target, status) in [
@@ -536,6 +558,79 @@ fn invalid_requests_are_errors_with_reasons() {
         if !answer.body.starts_with(b"Failed to deserialize") {
             let error: Json = serde_json::from_slice(&answer.body).unwrap();
             assert!(error["error"].as_str().is_some_and(|text| !text.is_empty()), "{target}");
+        }
+    }
+}
+
+/// Boundary values of every parameter of every request have an answer or an error, on dense and sparse arrays.
+#[test]
+fn no_query_panics() {
+    let folder = tempfile::tempdir().unwrap();
+    let dense = folder.path().join("a.tet");
+    write(&dense, &[int32("a", &[4, 6], &[2, 3]), int32("b", &[], &[]), int32("c", &[5], &[2])]);
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tiledb");
+    let (sparse, enumerated) = (fixtures.join("sparse_history"), fixtures.join("enumerated"));
+    let (_, server) = bound(&[&dense, &sparse, &enumerated], |_| ());
+    let paths = [
+        "sources",
+        "colors",
+        "arrays",
+        "array",
+        "coordinates",
+        "between",
+        "versions",
+        "plane",
+        "series",
+        "means",
+        "value",
+        "rows",
+        "points",
+        "statistics",
+        "histogram",
+        "chunks",
+        "formats",
+        "none",
+    ];
+    let huge = u64::MAX.to_string();
+    let at = format!("at={huge},{huge}:{huge}:{huge}");
+    let others = [
+        "",
+        "at=",
+        "at=,",
+        "at=0:0,0:0",
+        "at=3,5",
+        "at=::2,::3",
+        "at=0:4:7,5:6:9",
+        "x=0&width=0&height=0",
+        "x=1&width=9999&height=9999",
+        "x=7&y=7",
+        "field=65535",
+        "as_of=0",
+        "as_of=x",
+        "dim=1&from=1&count=0",
+        "dim=0&low=-1&high=99",
+        "along=1&by=day",
+        "along=0",
+        "bins=0",
+        "bins=4294967295&all=true",
+        "where=a>0",
+        "where=(((",
+        "from=18446744073709551615",
+        "stored=true",
+        "map=magma",
+        "map=",
+        at.as_str(),
+    ];
+    for (path, other) in paths.iter().flat_map(|path| others.iter().map(move |other| (path, other))) {
+        for (source, array) in [(0, 0), (0, 1), (0, 2), (1, 0), (2, 0), (3, 9)] {
+            let target = format!("/api/{path}?source={source}&array={array}&{other}");
+            match server.answer(&target, Cancel::default()) {
+                Ok(answer) => assert!(!answer.is_empty(), "{target}"),
+                Err(error) => assert!(
+                    !matches!(error.kind(), tesseral::ErrorKind::Internal { .. }),
+                    "{target}: {error}"
+                ),
+            }
         }
     }
 }

@@ -1,10 +1,12 @@
 """The guide `coldest-day.md`: one question on the command line, in the page, in SQL and in Python, with one answer."""
 
+import contextlib
 import datetime
 import json
 import re
 import shlex
 import subprocess
+import urllib.parse
 import urllib.request
 
 import netCDF4
@@ -86,26 +88,54 @@ def test_the_answers_have_the_same_digits(air):
     assert rows[0]["mean"] == means.min() and rows[0]["coordinates"] == [days.labels[means.argmin()]] == [day]
 
 
+@contextlib.contextmanager
+def page(path):
+    """A server, as a function that requests a document, and a map of names to numbers of arrays."""
+    server = subprocess.Popen([TET, "serve", path], stdout=subprocess.PIPE, text=True)
+    try:
+        base, token = server.stdout.readline().strip().split("/?token=")
+
+        def ask(what, **query):
+            request = urllib.request.Request(f"{base}/api/{what}?{urllib.parse.urlencode(query)}", headers={"Authorization": f"Bearer {token}"})
+            with urllib.request.urlopen(request) as answer:
+                return answer.read() if what in ("plane", "download") else json.load(answer)
+
+        yield ask, {array["variable"]: array["index"] for array in ask("arrays", source=0)["arrays"]}
+    finally:
+        server.terminate()
+        server.wait()
+
+
 def test_in_the_page(air):
     folder, day, mean = air
-    server = subprocess.Popen([TET, "serve", folder / "air.nc"], stdout=subprocess.PIPE, text=True)
-    try:
-        url = server.stdout.readline().strip()
-        base, token = url.split("/?token=")
-
-        def ask(path, **query):
-            text = "&".join(f"{key}={value}" for key, value in query.items())
-            request = urllib.request.Request(f"{base}/api/{path}?{text}", headers={"Authorization": f"Bearer {token}"})
-            with urllib.request.urlopen(request) as answer:
-                return json.load(answer)
-
-        index = next(array["index"] for array in ask("arrays", source=0)["arrays"] if array["variable"] == "air")
+    with page(folder / "air.nc") as (ask, arrays):
+        index = arrays["air"]
         part = [ask("between", source=0, array=index, dim=d, low=low, high=high) for d, low, high in [(1, 44, 48), (2, 5, 15)]]
         at = ",".join(["0:480", *(f"{p['from']}:{p['to']}" for p in part)])
         ends = ask("means", source=0, array=index, at=at, along=0, by="date")["ends"]
         assert ends["low"]["text"] == day and ends["low"]["value"] == pytest.approx(mean, rel=1e-14)
         series = ask("means", source=0, array=index, at=at, along=0)
         assert len(series["values"]) == 480 and series["ends"]["low"]["position"] is not None
-    finally:
-        server.terminate()
-        server.wait()
+
+
+def test_a_part_across_the_end_of_the_axis_in_the_page(air):
+    folder, _, _ = air
+    with page(folder / "air.nc") as (ask, arrays):
+        index = arrays["air"]
+        part = ask("between", source=0, array=index, dim=2, low=-10, high=10)
+        assert part == {"from": 140, "to": 149}
+        at = "7,3:9,140:149"
+        selection = ["time=7", "lat=3:9", "lon=-10..10"]
+        wanted = json.loads(tet("stat", folder / "air.nc", "air", *selection, "--json"))
+        found = ask("statistics", source=0, array=index, at=at)
+        assert {key: found[key] for key in ("min", "max", "mean", "count")} == {key: wanted[key] for key in ("min", "max", "mean", "count")}
+        answer = ask("plane", source=0, array=index, at=at, x=2, width=100, height=100)
+        header = json.loads(answer[4 : 4 + int.from_bytes(answer[:4], "little")])
+        assert (header["width"], header["height"], header["low"], header["high"]) == (9, 6, wanted["min"], wanted["max"])
+        rows = ask("download", source=0, array=index, at=at, kind="csv").decode().splitlines()
+        assert len(rows) == 1 + 6 * 9 and {row.split(",")[2] for row in rows[1:]} == {f"{lon % 360}" for lon in np.arange(-10, 12.5, 2.5)}
+        (folder / "part.tet").write_bytes(ask("download", source=0, array=index, at=at, kind="tet"))
+        kept = json.loads(tet("stat", folder / "part.tet", "air", "--json"))
+        assert (kept["mean"], kept["count"]) == (wanted["mean"], 54)
+        means = ask("means", source=0, array=index, at="0:480,3:9,140:149", along=2)
+        assert len(means["values"]) == 9
