@@ -187,8 +187,9 @@ pub(crate) fn with_default_command(mut arguments: Vec<OsString>) -> Vec<OsString
 }
 
 /// Words for commands in other programs, with the command that does it here.
-const SYNONYMS: [(&str, &str); 24] = [
+const SYNONYMS: [(&str, &str); 29] = [
     ("aggregate", "stat"),
+    ("average", "stat"),
     ("browse", "serve"),
     ("check", "verify"),
     ("compare", "diff"),
@@ -200,7 +201,10 @@ const SYNONYMS: [(&str, &str); 24] = [
     ("history", "log"),
     ("list", "info"),
     ("map", "plot"),
+    ("max", "stat"),
     ("mean", "stat"),
+    ("median", "stat"),
+    ("min", "stat"),
     ("ncdump", "cdl"),
     ("open", "info"),
     ("print", "cat"),
@@ -209,6 +213,7 @@ const SYNONYMS: [(&str, &str); 24] = [
     ("show", "info"),
     ("statistics", "stat"),
     ("stats", "stat"),
+    ("sum", "stat"),
     ("summary", "stat"),
     ("view", "serve"),
     ("write", "create"),
@@ -284,6 +289,7 @@ mod tests {
             ("statistics", "stat"),
             ("show", "info"),
             ("haed", "head"),
+            ("min", "stat"),
             ("catt", "cat"),
         ] {
             assert!(message(word).contains(&format!("did you mean `tet {command}`?")), "{}", message(word));

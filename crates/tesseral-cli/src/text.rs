@@ -31,7 +31,8 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>)
     }
     let scored = candidates.take(TRIED).filter(|c| c.len() <= LONGEST).map(|candidate| {
         let other = candidate.to_lowercase();
-        let part = !lower.is_empty() && (other.ends_with(&format!("/{lower}")) || other.starts_with(&lower));
+        let end = ["/", "_", "-", "."].iter().any(|mark| other.ends_with(&format!("{mark}{lower}")));
+        let part = !lower.is_empty() && (end || other.starts_with(&lower));
         (if part { 1 } else { strsim::levenshtein(&lower, &other) }, candidate)
     });
     let (score, candidate) = scored.min_by_key(|(score, _)| *score)?;
@@ -55,5 +56,6 @@ mod tests {
         assert_eq!(nearest("sst", names.into_iter()), Some("ocean/sst"));
         assert_eq!(nearest("temp", names.into_iter()), Some("temperature"));
         assert_eq!(nearest("wind", names.into_iter()), None);
+        assert_eq!(nearest("time", ["step", "valid_time", "latitude"].into_iter()), Some("valid_time"));
     }
 }

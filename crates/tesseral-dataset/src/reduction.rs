@@ -184,7 +184,17 @@ impl<'a> StatisticsQuery<'a> {
         let (axis, part) = match (schema.dim(text), text.rsplit_once('.')) {
             (Ok(axis), _) => (axis, None),
             (Err(_), Some((name, part))) => (schema.dim(name)?, Some(part.parse::<TimePart>()?)),
-            (Err(error), None) => return Err(error),
+            (Err(error), None) => {
+                let part = text.parse::<TimePart>().is_ok();
+                let labeled = part.then(|| self.array.labeled(|_| true)).and_then(Result::ok);
+                let timed = labeled.as_ref().and_then(|array| {
+                    array.schema().dims.iter().find(|dim| dim.counts_time() && !dim.name.is_empty())
+                });
+                return Err(match timed {
+                    Some(dim) => error.hint(format!("group by a part of the time: `{}.{text}`", dim.name)),
+                    None => error,
+                });
+            }
         };
         Ok(self.by_axis(axis, part))
     }

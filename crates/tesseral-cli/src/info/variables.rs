@@ -243,7 +243,7 @@ fn coordinate_row(report: &Report<'_>, known: &ArraySummary, paint: TerminalStyl
 }
 
 /// The first and the last label of a dimension.
-fn ends(dim: &Dimension) -> Option<(Scalar, Scalar)> {
+pub(super) fn ends(dim: &Dimension) -> Option<(Scalar, Scalar)> {
     let labels = dim.labels.as_ref()?;
     Some((labels.get(0)?, labels.get(labels.len().checked_sub(1)?)?))
 }

@@ -1,7 +1,7 @@
 //! `tet info` as text.
 
 use serde_json::Value as Json;
-use tesseral::{CellLen, Field, Scalar, Value};
+use tesseral::{CellLen, Dimension, Field, Scalar, Value};
 use tesseral_core::dtype::Class;
 use tesseral_core::schema::VariableRole;
 use tesseral_core::{TimeUnit, time};
@@ -206,6 +206,18 @@ fn next_steps(report: &Report<'_>, paint: TerminalStyle) -> String {
         _ => String::new(),
     };
     let mut steps = vec![format!("tet cat {source}{name}{first}"), format!("tet stat {source}{name}")];
+    // A mean for each day of a part, with the coordinates of an axis as an example of a range.
+    let axes: Vec<&Dimension> = schema.dims.iter().map(|dim| coordinates(report, dim)).collect();
+    let timed = axes.iter().find(|dim| dim.counts_time() && dim.extent.is_some_and(|n| n > 1));
+    if let Some(dim) = timed.filter(|_| axes.len() > 1 && !schema.sparse) {
+        let mut others = axes.iter().filter(|dim| !dim.counts_time() && !dim.name.is_empty());
+        let range = others.find_map(|dim| Some((dim, variables::ends(dim)?)));
+        let range = range.map_or_else(String::new, |(dim, (low, high))| {
+            format!(" {}", shell_quoted(&format!("{}={low}..{high}", dim.name)))
+        });
+        let by = shell_quoted(&format!("{}.date", dim.name));
+        steps.push(format!("tet stat {source}{name}{range} --mean --by {by}"));
+    }
     let number = |field: &Field| {
         let class = field.dtype.class();
         field.cell == CellLen::One && matches!(class, Class::Int | Class::UInt | Class::Float)
@@ -215,6 +227,15 @@ fn next_steps(report: &Report<'_>, paint: TerminalStyle) -> String {
     }
     let steps: Vec<String> = steps.iter().map(|step| escape(step).into_owned()).collect();
     format!("\n{} {}\n", paint.faint("next:"), steps.join("\n      "))
+}
+
+/// A dimension as its coordinate variable has it, which knows the coordinates, if there is one.
+fn coordinates<'a>(report: &'a Report<'_>, dim: &'a Dimension) -> &'a Dimension {
+    let own = |known: &&ArraySummary| {
+        known.role == VariableRole::Index && known.array.schema().dims.iter().any(|own| own.name == dim.name)
+    };
+    let found = report.known().find(own).and_then(|known| known.array.schema().dims.first());
+    found.filter(|own| own.extent == dim.extent).unwrap_or(dim)
 }
 
 /// One row per leaf of a JSON object.
