@@ -171,7 +171,7 @@ pub(crate) struct VerifiedObjects {
 }
 
 /// Number of objects whose blocks are remembered.
-const MOST_KEPT: usize = 64;
+const MAX_KEPT: usize = 64;
 
 impl VerifiedObjects {
     fn contains(&self, frame: &Frame) -> bool {
@@ -188,7 +188,7 @@ impl VerifiedObjects {
 
     fn keep_blocks(&self, frame: &Frame, blocks: Option<Arc<ObjectBlocks>>) {
         let mut kept = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= MOST_KEPT {
+        if kept.len() >= MAX_KEPT {
             kept.clear();
         }
         kept.insert(frame.offset, blocks);
