@@ -281,7 +281,6 @@ impl<'a, I: Input> OpenedMessage<'a, I> {
             true => Ok(()),
             false => Err(TensogramError::HashMismatch { object_index: Some(index), expected, actual }),
         };
-        let hashes = self.blocks(index, frame).ok().flatten();
         let work = match parsed_frame(&self.reader, frame, index, None, None) {
             Ok(work) => ObjectDecoder { body: Some(body), ..work },
             // A damaged descriptor is reported as a mismatch.
@@ -289,6 +288,10 @@ impl<'a, I: Input> OpenedMessage<'a, I> {
         };
         let bytes = work.body.as_deref().unwrap_or_default();
         let cells = if work.is_view(self.options) {
+            let hashes = match bytes.len() >= SHARED_HASH {
+                true => self.blocks(index, frame).ok().flatten(),
+                false => None,
+            };
             let threads = self.options.threads();
             let verified = hashes.is_some_and(|hashes| hashes.verify_all(bytes, threads));
             if verified { Ok(()) } else { compared(xxh3_64(bytes)) }
@@ -482,6 +485,9 @@ fn cut_cells(whole: &[u8], size: Option<usize>, first: u64, end: u64) -> Vec<u8>
 
 /// Minimum size in bytes of decoded cells for parallel decoding.
 const SHARED: usize = 1 << 20;
+
+/// Minimum size in bytes of a body that is hashed by several threads.
+const SHARED_HASH: usize = 32 << 20;
 
 /// Label of allocations in limit errors.
 const OBJECT: &str = "a decoded object";

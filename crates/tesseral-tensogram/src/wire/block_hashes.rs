@@ -19,8 +19,6 @@ pub const KEY: &str = "tesseral_blocks";
 pub const SMALL: u64 = 128 << 10;
 /// Smallest size of a block.
 const BLOCK: u64 = 4 << 10;
-/// Number of blocks above which blocks are larger.
-const MAX_BLOCKS: u64 = 4096;
 
 /// Returns whether an object can have hashes of blocks. Its descriptor follows the payload, so that both are inside known blocks.
 pub(crate) fn may_have(object: &Frame) -> bool {
@@ -38,9 +36,10 @@ pub struct BlockHashes {
 }
 
 impl BlockHashes {
-    /// Size of the blocks of a body of about `len` bytes: the smallest power of two with which their hashes take at most 32 KiB.
+    /// Size of the blocks of a body of about `len` bytes: about twice its square root, so that a range hashes as much of the list as of the
+    /// body.
     pub fn block_of(len: u64) -> u64 {
-        len.div_ceil(MAX_BLOCKS).clamp(BLOCK, 1 << 40).next_power_of_two()
+        len.isqrt().saturating_mul(2).clamp(BLOCK, 1 << 40).next_power_of_two()
     }
 
     /// Number of blocks of a body of `len` bytes.

@@ -147,6 +147,14 @@ fn source_chunk(schema: &ArraySchema, selection: &Selection) -> Coords {
     steps.map(|(chunk, slice)| (chunk / slice.step).clamp(1, slice.count().max(1))).collect()
 }
 
+/// Returns whether contiguous parts of an array can be read without memory for much of it: the source's chunks along all dimensions but
+/// the first are few bytes.
+fn is_read_by_bands(shape: &[u64], from: &[u64], cell: u64, options: &ConvertOptions) -> bool {
+    let first = from.first().copied().unwrap_or(1);
+    let band = shape.iter().skip(1).fold(first.saturating_mul(cell), |bytes, n| bytes.saturating_mul(*n));
+    options.execution.memory.is_none() && band <= 16 * CHUNK
+}
+
 /// The requested chunk, else one that suits the target: that of the source, unless it is large.
 fn target_chunk(
     schema: &ArraySchema,
@@ -159,7 +167,7 @@ fn target_chunk(
     let (holds, cell) = (format.holds(), cell_bytes(field));
     let default = if holds.table {
         shape.iter().map(|rows| (*rows).clamp(1, TABLE_ROWS)).collect()
-    } else if holds.contiguous {
+    } else if holds.contiguous || !holds.chunks && is_read_by_bands(shape, from, cell, options) {
         contiguous_chunk_shape(shape, cell)
     } else if !holds.chunks || chunk_bytes(from, field) <= 4 * CHUNK {
         from.clone()
