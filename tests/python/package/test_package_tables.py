@@ -2,6 +2,7 @@
 
 import datetime
 import http.server
+import pathlib
 import pickle
 import re
 import threading
@@ -137,6 +138,18 @@ QUERIES = [
     "select count(*) as n from ds where sst is null or ice > 3",
     "select min(ice) as m, count(ice) as n from ds where ice <> 2 and ice < 100",
 ]
+
+
+@pytest.mark.parametrize("kind", ["tet", "tiledb", "nc"])
+def test_the_query_of_the_readme(sources, kind):
+    readme = (pathlib.Path(__file__).parents[3] / "README.md").read_text()
+    code = next(block for block in re.findall(r"^```python\n(.*?)^```", readme, re.M | re.S) if "duckdb.sql" in block)
+    code = code.replace('"ocean.nc"', f"{str(sources[kind])!r}, ['sst']").replace("2024-07-15", "2001-01-11").replace("duckdb.sql(", "rows = duckdb.sql(")
+    names = {}
+    exec(code, names)
+    cells = np.ma.masked_equal(field()[10:], -32768) * 0.01 + 15
+    found = np.array(names["rows"].fetchall())
+    np.testing.assert_allclose(found, np.stack([LAT, cells.mean((0, 2))], 1), rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["nc", "tet", "tgm", "tiledb"])

@@ -228,3 +228,63 @@ def test_bars_of_terminals_and_notebooks(tmp_path, monkeypatch):
     assert '<progress value="3" max="4">' in shown[0]["text/html"]
     bar._show(None, None)
     assert shown[-1] == {"text/plain": ""}
+
+
+@pytest.fixture
+def daily(tmp_path):
+    """Packed values every 12 hours, with a scalar coordinate and dimensions under other names than `time` and `lat`."""
+    import tesseral.xarray
+    import xarray as xr
+
+    cells = np.arange(6 * 3 * 4, dtype="i2").reshape(6, 3, 4)
+    cells[0, 0, 0] = -999
+    times = np.arange("2001-01-01T06", "2001-01-04T06", 12, dtype="M8[h]").astype("M8[ns]")
+    coords = {"valid_time": times, "latitude": [50.0, 45.0, 40.0], "longitude": ("longitude", [0.0, 90.0, 180.0, 270.0], {"units": "degrees_east"}), "height": ((), 2.0, {"units": "m"})}
+    data = {"t2m": (("valid_time", "latitude", "longitude"), cells, {"scale_factor": 0.5, "_FillValue": np.int16(-999), "coordinates": "height"})}
+    xr.Dataset(data, coords).tesseral.to_netcdf(tmp_path / "a.nc")
+    return tmp_path / "a.nc"
+
+
+def test_groups_name_the_axis_of_times(daily):
+    array = tesseral.open(daily)["t2m"]
+    with pytest.raises(KeyError, match="did you mean 'valid_time.date'"):
+        array.groupby("time.date")
+    for by, wanted in [("valid_time", "valid_time.date"), ("month", "valid_time.month")]:
+        with pytest.raises(ValueError, match=f"such as '{wanted}'"):
+            array.groupby(by)
+
+
+def test_axes_have_the_name_of_xarray_too(daily):
+    array = tesseral.open(daily)["t2m"]
+    np.testing.assert_array_equal(array.mean(dim="latitude"), array.mean("latitude"))
+    np.testing.assert_array_equal(array.quantile([0.5], dim=["valid_time"]), array.quantile([0.5], "valid_time"))
+    assert array.groupby("valid_time.date").max(dim=("valid_time", "latitude", "longitude")).shape == (3,)
+    with pytest.raises(TypeError, match="two names"):
+        array.mean("latitude", dim="latitude")
+    with pytest.raises(TypeError, match="'dims'"):
+        array.mean(dims="latitude")
+
+
+def test_an_array_becomes_a_data_array(daily):
+    container = tesseral.open(daily)
+    array, whole = container["t2m"], container.to_xarray()["t2m"]
+    assert array.to_xarray().identical(whole)
+    part = array.sel(latitude=slice(40, 45), longitude=slice(-90, 90)).isel(valid_time=-1).to_xarray()
+    assert part.identical(whole.isel(valid_time=-1, latitude=slice(1, 3), longitude=[3, 0, 1])) and part.longitude.values.tolist() == [270.0, 0.0, 90.0]
+    assert array.isel(longitude=slice(None, None, -2)).to_xarray().identical(whole.isel(longitude=slice(None, None, -2)))
+    assert float(part.mean()) == array.sel(latitude=slice(40, 45), longitude=slice(-90, 90)).isel(valid_time=-1).mean()
+
+
+def test_info_shows_dates_and_scalar_coordinates(daily):
+    out = io.StringIO()
+    tesseral.open(daily).info(out)
+    coordinates = out.getvalue().split("coordinates:")[1]
+    assert "2001-01-01T06:00:00 … 2001-01-03T18:00:00" in coordinates and "50.0 … 40.0" in coordinates
+    assert "height" in coordinates and "2.0" in coordinates
+
+
+def test_numpy_warns_of_stored_numbers(daily):
+    array = tesseral.open(daily)["t2m"]
+    with pytest.warns(UserWarning, match="stored numbers of 't2m'"):
+        assert np.asarray(array)[0, 0, 1] == 1
+    assert np.mean(array) == array.decoded().mean() and float(np.ma.median(array.decoded())) == array.median()

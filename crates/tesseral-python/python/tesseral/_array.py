@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
     import pyarrow as pa
+    import xarray as xr
 
     from ._container import Container
     from ._native import View
@@ -229,6 +231,13 @@ class Array(_reduce.Reducible):
 
         return await asyncio.to_thread(self.read, key, out=out)
 
+    def to_xarray(self, **decoding: bool) -> xr.DataArray:
+        """The cells as an xarray DataArray with its coordinates, which reads cells when they are needed: physical values and times.
+        Options are those of `xarray.decode_cf`."""
+        from .xarray import array_of
+
+        return array_of(self, **decoding)
+
     def to_dask(self, chunks: str | int | Sequence[int] | Mapping[str, int] | None = None, nbytes: int = BLOCK) -> dask.array.Array:
         """The cells as a lazy Dask array, in blocks of whole chunks of about `nbytes` unless `chunks` are given."""
         from .dask import from_array
@@ -347,6 +356,11 @@ class Array(_reduce.Reducible):
         return found if several else found[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if not _PACKING.isdisjoint(self._view.attributes()):
+            # Functions of NumPy that are no methods here, such as np.median, come this way.
+            warnings.warn(
+                f"NumPy reads the stored numbers of {self.name!r}: use decoded() for physical values, or [...] for stored numbers", UserWarning, stacklevel=2
+            )
         cells = self._view.borrow() if copy is not True and self._view.chunks is not None else None
         if cells is None:
             if copy is False:
@@ -449,6 +463,9 @@ class Array(_reduce.Reducible):
     # Reducing
 
     def _ask(self, what: str | Sequence[str], axis: Any, *, keepdims: bool = False, stored: bool = False, **how: Any) -> list[Any]:
+        axis = _reduce.one_axis(axis, how)
+        if unknown := how.keys() - _reduce.OPTIONS:
+            raise TypeError(f"unknown argument {min(unknown)!r} of a statistic; available: {', '.join(sorted(_reduce.SHOWN))}")
         asked = _reduce.question(self, what, axis, **how)
         packed = not stored and not _PACKING.isdisjoint(self._view.attributes())
         view = self._view.physical() if packed else self._view

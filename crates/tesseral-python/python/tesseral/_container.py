@@ -333,6 +333,11 @@ class Container(Mapping[str, Array]):
     def _variables(self) -> dict[str, _native.View]:
         return {name: self._source.view(index, field) for name, index, field in self._source.variables()}
 
+    def _counts_time(self, name: str) -> bool:
+        """Whether a variable holds times."""
+        found = self._variables.get(name)
+        return found is not None and (found.counts_time or found.dtype.kind == "M")
+
     @property
     def history(self) -> list[dict[str, Any]]:
         """Provenance rows."""
@@ -366,7 +371,7 @@ class Container(Mapping[str, Array]):
 
     def info(self, file: IO[str] | None = None) -> None:
         """Prints variables with their dimensions, units and chunks, then coordinates, attributes and groups, to `file` or standard output.
-        Reads no cells."""
+        Reads no cells but those at the ends of coordinates."""
         from ._show import container_info
 
         print(container_info(self), file=file)

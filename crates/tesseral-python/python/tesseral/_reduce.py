@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 _ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "..."})()
 
 
+#: Arguments of statistics that users give, and all of them.
+SHOWN = frozenset(("axis", "dim", "keepdims", "skipna", "where", "weights", "stored", "sketch"))
+OPTIONS = SHOWN | {"q", "ddof", "other", "by", "rolling", "center", "min_periods", "bins", "range"}
+
+
 class Histogram(NamedTuple):
     """Counts of values in equal bins, along the last axis of `counts`, and the edges of the bins."""
 
@@ -67,10 +72,7 @@ def question(
     grouped = window = None
     axes = axes_of(array, axis)
     if by is not None:
-        dim, dot, part = by.rpartition(".")
-        if not dot:
-            raise ValueError(f"expected a part of a time such as 'time.month', not {by!r}")
-        grouped = (array._axis(dim), part)
+        grouped = _grouped(array, by)
     if rolling is not None:
         if len(rolling) != 1:
             raise ValueError("a window has one dimension")
@@ -92,6 +94,23 @@ def question(
     }
 
 
+#: Parts of times that groups have.
+_PARTS = ("year", "month", "season", "day", "dayofyear", "hour", "date")
+
+
+def _grouped(array: Array, by: str) -> tuple[int, str]:
+    """The axis and the part of its times of `dim.part`."""
+    dim, dot, part = by.rpartition(".")
+    if dot and dim in array.dims:
+        return array._axis(dim), part
+    timed = next((own for own in array.dims if array._container._counts_time(own)), None)
+    wanted = next((own for own in (part, by) if own in _PARTS), "date")
+    if dot:
+        hint = "" if timed is None else f"; did you mean '{timed}.{wanted}'?"
+        raise KeyError(f"unknown dimension {dim!r}; available: {', '.join(map(repr, array.dims)) or 'none'}{hint}")
+    raise ValueError(f"expected a part of a time such as '{timed or 'time'}.{wanted}', not {by!r}")
+
+
 def answer(asked: Mapping[str, Any], answered: tuple[list[Any], list[list[float]], list[Any] | None]) -> list[Any]:
     """The results of a query, in the order of its statistics."""
     columns, edges, _ = answered
@@ -100,6 +119,14 @@ def answer(asked: Mapping[str, Any], answered: tuple[list[Any], list[list[float]
         Histogram(column, np.asarray(next(limits))) if name == "histogram" else column
         for (name, _), column in zip(asked["statistics"], columns)
     ]
+
+
+def one_axis(axis: Any, how: dict[str, Any]) -> Any:
+    """The axes of `axis=` or of `dim=`, as xarray has it, which is removed from the options."""
+    dim = how.pop("dim", None)
+    if dim is not None and axis is not None:
+        raise TypeError("axis and dim are two names of one argument")
+    return axis if dim is None else dim
 
 
 class Reducible:
@@ -237,7 +264,7 @@ class GroupBy(Reducible):
     def _ask(self, what: str | Sequence[str], axis: Any, *, keepdims: bool = False, **how: Any) -> list[Any]:
         if keepdims:
             raise ValueError("groups are an axis of the result: keepdims has no meaning")
-        dim = self._by.rpartition(".")[0]
+        dim, axis = self._by.rpartition(".")[0], one_axis(axis, how)
         return self._array._ask(what, dim if axis is None else axis, by=self._by, **how)
 
 
@@ -252,6 +279,6 @@ class Rolling(Reducible):
         question(array, "count", **self._window)
 
     def _ask(self, what: str | Sequence[str], axis: Any, *, keepdims: bool = False, **how: Any) -> list[Any]:
-        if axis is not None or keepdims:
+        if one_axis(axis, how) is not None or keepdims:
             raise ValueError("a window is the only axis that is reduced")
         return self._array._ask(what, None, **self._window, **how)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from . import _native
 
@@ -90,9 +93,23 @@ def _column(rows: list[list[str]]) -> list[str]:
 
 
 def _ends(array: Array) -> str:
-    """The first and the last coordinate of an index coordinate."""
-    found = array.coords.get(array.dims[0]) if len(array.dims) == 1 else None
-    return f"{found[0]} … {found[-1]}" if found is not None and len(found) else ""
+    """The first and the last coordinate of an index coordinate, or the value of a scalar one: times as dates."""
+    if array.sparse or 0 in array.shape or len(array.dims) > 1:
+        return ""
+    try:
+        ends = [_end(array.isel({array.dims[0]: at})) if array.dims else _end(array) for at in (0, -1)]
+    except Exception:
+        # Times of a calendar that needs a package, or damaged cells.
+        return ""
+    return ends[0] if not array.dims else " … ".join(ends)
+
+
+def _end(cell: Array) -> str:
+    if cell.dtype.kind != "M" and not cell._view.counts_time:
+        return str(cell[...])
+    [text] = [str(time) for time in np.ma.getdata(cell.decoded()).ravel()]
+    # Midnight and whole seconds need no time of the day.
+    return re.sub(r"([T ]00:00:00)?(\.0+)?$", "", text)
 
 
 def container_info(container: Container) -> str:
@@ -106,7 +123,7 @@ def container_info(container: Container) -> str:
             attrs = array.attrs
             described = str(attrs.get("long_name") or attrs.get("standard_name") or "")
             row = [safe(name), array.dtype_name, f"({_dims(array)})", safe(attrs.get("units", ""))]
-            if array.role == "index":
+            if array.role == "index" or (array.role == "auxiliary" and not array.dims):
                 coordinates.append([*row, safe(_ends(array)), safe(described)])
             else:
                 chunks = "×".join(map(str, array.chunks)) if array.chunks else "sparse" if array.sparse else "one chunk"

@@ -53,8 +53,9 @@ Part: TypeAlias = Literal["year", "month", "season", "day", "dayofyear", "hour",
 
 
 class How(TypedDict, total=False):
-    """Options of all statistics."""
+    """Options of all statistics. `dim` is another name of the axes."""
 
+    dim: Axis
     keepdims: bool
     skipna: bool
     where: str

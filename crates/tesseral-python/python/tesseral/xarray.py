@@ -397,6 +397,27 @@ def dataset_of(container: Container, group: str | None = None, *, drop_variables
     return ordered
 
 
+def array_of(array: Array, **decoding: Any) -> xr.DataArray:
+    """An array, or the part that was selected of it, with its coordinates."""
+    container, view = array._container, array._view
+    field = list(array.fields).index(array.field)
+    own = next(name for name, index, number in container._source.variables() if (index, number) == (view.index, field))
+    group, _, name = own.rpartition("/")
+    dataset = dataset_of(container, group if group in _groups(container) else None, **decoding)
+    found = dataset[next(key for key in (own, name, array.variable_name) if key in dataset.variables)]
+    chosen: dict[Any, Any] = {}
+    for dim, extent, (start, step, count, dropped) in zip(found.dims, found.shape, view.window):
+        if dropped:
+            chosen[dim] = start
+        elif (start, step, count) != (0, 1, extent):
+            # A range across the end of a cyclic axis continues at its start.
+            positions = start + step * np.arange(count)
+            inside = count == 0 or (positions.min() >= 0 and positions.max() < extent)
+            stop = start + step * count
+            chosen[dim] = slice(start, None if stop < 0 else stop, step) if inside else positions % extent
+    return found.isel(chosen)
+
+
 def _by_given_names(arrays: dict[str, Array]) -> dict[str, Array]:
     """Renames numbered arrays, such as objects of messages, to their variable names if these are unique in the group."""
     given = [array.variable_name for array in arrays.values()]
