@@ -133,11 +133,7 @@ pub(crate) fn owned<'py>(
 }
 
 /// Creates an array that owns these numbers.
-pub(crate) fn numbers<'py>(
-    py: Python<'py>,
-    numbers: Vec<f64>,
-    shape: &[u64],
-) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn numbers<'py>(py: Python<'py>, numbers: Vec<f64>, shape: &[u64]) -> PyResult<Bound<'py, PyAny>> {
     let cells = PyArray1::from_vec(py, numbers);
     cells.call_method1(pyo3::intern!(py, "reshape"), (PyTuple::new(py, shape)?,))
 }

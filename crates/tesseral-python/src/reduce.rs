@@ -201,9 +201,7 @@ pub(crate) fn merged<'py>(
     results: &[u8],
     units: u64,
 ) -> PyResult<PyAnswers<'py>> {
-    answered(py, view, input, |asked| {
-        asked.merge(Results::from_bytes(results)?, units).map(Found::Answers)
-    })
+    answered(py, view, input, |asked| asked.merge(Results::from_bytes(results)?, units).map(Found::Answers))
 }
 
 /// What was found: a value for each answer, or arrays of floats.

@@ -183,13 +183,7 @@ impl SlotSums {
 
     /// The variances of adjacent positions from `first` on, or their roots, of the same count, with `ddof` degrees of freedom less;
     /// NaN where doubles do not decide how they round.
-    pub fn spreads(
-        &self,
-        squares: &Self,
-        (first, n, ddof): (usize, u64, u64),
-        root: bool,
-        out: &mut [f64],
-    ) {
+    pub fn spreads(&self, squares: &Self, (first, n, ddof): (usize, u64, u64), root: bool, out: &mut [f64]) {
         let divisor = n.saturating_mul(n.saturating_sub(ddof));
         for (piece, out) in out.chunks_mut(PIECE).enumerate() {
             let first = first + piece * PIECE;
@@ -245,7 +239,6 @@ fn spreads(
         }
     }
 }
-
 
 /// Adds terms to sums and replaces them by the rounding errors; whether any is not 0.
 #[multiversion(targets("x86_64+avx2"))]

@@ -213,12 +213,7 @@ impl Question {
     }
 
     /// The states along axes of the vectorized fold, without units and a state for each slot.
-    fn plain_states(
-        &self,
-        handle: &Handle,
-        request: &Request,
-        options: &Options,
-    ) -> Result<Option<Reduced>> {
+    fn plain_states(&self, handle: &Handle, request: &Request, options: &Options) -> Result<Option<Reduced>> {
         let dense = request.columns.len() == 1 && !handle.schema().sparse;
         let wanted = self.fold.fast_statistics(request).filter(|_| dense && self.least.is_none());
         let Some(wanted) = wanted else { return Ok(None) };
