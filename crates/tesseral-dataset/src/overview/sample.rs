@@ -1,6 +1,7 @@
 //! Samples of large selections: evenly spread chunks.
 
 use tesseral_core::{Error, Result, Selection, Slice};
+use tesseral_format::Access;
 
 use crate::Array;
 
@@ -30,7 +31,7 @@ pub(super) fn slices(
     };
     let chunks = product(&mut (0..shape.len()).map(|d| touched(d, chunk[d].max(1))));
     // Cells of uncompressed chunks are read one by one: blocks of them can be smaller than a chunk.
-    let direct = field.codecs.is_empty();
+    let direct = field.codecs.is_empty() && reads_ranges(array, selection)?;
     let last = shape.len().saturating_sub(1);
     let extent = |d: &usize| match direct {
         false => chunk[*d].max(1),
@@ -59,6 +60,18 @@ pub(super) fn slices(
     axes.map(|(axis, d)| spread(selection.slices()[*d], extents[axis], counts[axis], kept[axis]))
         .collect::<Result<_>>()
         .map_err(|e| e.in_array(array.name()))
+}
+
+/// Whether cells are read without the rest of their chunk, as the first one shows.
+fn reads_ranges(array: &Array, selection: &Selection) -> Result<bool> {
+    let first = selection.slices().iter().map(|slice| Slice::new(slice.start, slice.start.saturating_add(1)));
+    let bounds: Vec<u64> = selection.slices().iter().map(|slice| slice.end).collect();
+    if selection.slices().iter().any(|slice| slice.count() == 0) {
+        return Ok(true);
+    }
+    let request = array.request(&Selection::new(first, &bounds)?);
+    let plan = array.handle().guarded(|| array.handle().plan(&request))?;
+    Ok(plan.chunks.iter().all(|chunk| chunk.access != Access::Coded { granule: None }))
 }
 
 /// The bytes to decode: fewer if much less is stored, as a small sample shows.

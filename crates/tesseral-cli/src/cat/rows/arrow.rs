@@ -30,7 +30,7 @@ use crate::error::CliResult;
 use crate::output::OutputStream;
 
 /// Approximate size in bytes of the record batches that are written: parts of those that are read.
-const ENCODED: usize = 4 << 20;
+const ENCODED: usize = 1 << 20;
 
 /// Buffer between the Arrow writer and the output.
 enum ArrowOutput {
