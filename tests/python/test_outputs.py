@@ -190,6 +190,34 @@ def test_recovering_never_replaces_its_source(tmp_path, tet_file):
         assert (state(path), tet_file.read_bytes()) == before
 
 
+@pytest.mark.parametrize("name", ["grp/sub", "grp/x/sub", "grp/a/sub", "grp/sub.tet", "grp/sub.nc"])
+def test_nothing_is_converted_into_its_source(tmp_path, name):
+    source = tmp_path / "grp"
+    group(source)
+    before = state(tmp_path)
+    for command in (["convert", source], ["convert", "-f", source], ["rechunk", "--chunks", "5", source], ["cp", source]):
+        done = subprocess.run([TET, *command, tmp_path / name], capture_output=True, text=True)
+        assert done.returncode == 2 and "inside the source" in done.stderr
+    assert state(tmp_path) == before
+
+
+def test_the_ending_of_an_output_names_its_format(tmp_path, tet_file):
+    """Other chunks in the format that the name says; what keeps the format does not take a name of another one."""
+    folder = array(tmp_path / "a.tdb")
+    tet("rechunk", folder, tmp_path / "b.tet", "--chunks", "7")
+    tet("rechunk", folder, tmp_path / "c", "--chunks", "7")
+    tet("rechunk", tet_file, tmp_path / "d.zarr", "--chunks", "0=1", "--array", "rank1")
+    assert [tet_json("info", tmp_path / name)["format"] for name in ("b.tet", "c", "d.zarr")] == ["tet", "tiledb", "zarr"]
+    assert tet_json("info", tmp_path / "b.tet")["arrays"][0]["chunk_shape"] == [7]
+    done = subprocess.run([TET, "recover", tet_file, tmp_path / "e.tgm"], capture_output=True, text=True)
+    assert done.returncode == 2 and "is a name of" in done.stderr and not (tmp_path / "e.tgm").exists()
+    messages = tmp_path / "m.tgm"
+    tet("convert", tet_file, messages)
+    done = subprocess.run([TET, "recover", messages, tmp_path / "e.tet"], capture_output=True, text=True)
+    assert done.returncode == 2 and "is a name of" in done.stderr and not (tmp_path / "e.tet").exists()
+    tet("recover", messages, tmp_path / "e")
+
+
 def test_a_conversion_may_take_its_sources_place(tet_file):
     before = tet("cat", tet_file, "d2", "--raw") if b"d2" in tet("info", tet_file) else None
     names = [a["name"] for a in tet_json("info", tet_file)["arrays"]]

@@ -65,7 +65,7 @@ pub(crate) struct ConvertArguments {
 pub(crate) struct RechunkArguments {
     /// Path or URL of a file or folder of any supported format
     input: PathBuf,
-    /// Output path, in the same format
+    /// Output path or URL, in the same format unless its file extension names another
     output: PathBuf,
     /// New chunk shape: time=3650,lat=8,lon=8 or 3650,8,8; other dimensions are unchanged
     #[arg(long, value_name = "EXTENTS", alias = "chunk")]

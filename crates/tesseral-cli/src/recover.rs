@@ -39,6 +39,7 @@ pub(crate) fn run(context: &Context, arguments: &RecoverArguments) -> CliResult 
         let truncated =
             messages.open_messages(store, opener.format_options(), true).map_err(CommandFailure::opening)?;
         let mut findings = truncated.findings();
+        tesseral::check_named(&arguments.output, format)?;
         let target = target(&arguments.output, arguments.force, std::slice::from_ref(&arguments.source))?;
         let mut output = create(context, &arguments.output, target)?;
         let (saved, lost) = recover_messages(context, &*truncated, &mut output, &mut findings)?;

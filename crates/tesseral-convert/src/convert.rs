@@ -215,7 +215,7 @@ fn stage(
     let overwrite = if options.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
     let output = Output::of_format(target, format).overwrite(overwrite).in_place();
     let output = output.durability(options.durability);
-    let output = output.source(source.location()).storage(options.storage.clone());
+    let output = output.source(source.location()).outside_sources().storage(options.storage.clone());
     output.canceled_by(&options.execution.cancel).stage()
 }
 

@@ -6,8 +6,10 @@ use tesseral_core::Result;
 
 use crate::convert::{ChunkShape, ConvertOptions, Converted, run};
 use tesseral_dataset::Container;
+use tesseral_registry as registry;
 
-/// Rewrites a source with other chunks, in its own format unless the options name another; everything else is unchanged.
+/// Rewrites a source with other chunks, in its own format unless the options or the file extension of the output name another;
+/// everything else is unchanged.
 ///
 /// # Errors
 /// As [`convert`](crate::convert).
@@ -17,7 +19,10 @@ pub fn rechunk(
     chunk: ChunkShape,
     options: &ConvertOptions,
 ) -> Result<Converted> {
-    let format = options.format.clone().unwrap_or_else(|| source.format().id().to_owned());
+    let target = target.as_ref();
+    let own = source.format();
+    let format = || registry::named_otherwise(target, own).unwrap_or(own).id().to_owned();
+    let format = options.format.clone().unwrap_or_else(format);
     let options = ConvertOptions { chunk: Some(chunk), format: Some(format), ..options.clone() };
-    run(source, target.as_ref(), &options, "rechunk")
+    run(source, target, &options, "rechunk")
 }

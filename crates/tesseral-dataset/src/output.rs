@@ -90,6 +90,10 @@ impl Output {
         Self::new(path.as_ref(), OutputKind::Document)
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Sets whether an existing output can be replaced. Default: false.
     #[must_use]
     pub fn overwrite(mut self, overwrite: Overwrite) -> Self {

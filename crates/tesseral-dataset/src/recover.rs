@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tesseral_core::{Error, Finding, Result};
 use tesseral_engine::{Options, Recovered};
 use tesseral_format::{CreateOptions, Format, OpenOptions};
+use tesseral_registry as registry;
 use tesseral_store::{Overwrite, Store};
 
 use crate::Output;
@@ -13,7 +14,7 @@ use crate::Output;
 /// dataset of that format. See [`tesseral_engine::recover`].
 ///
 /// # Errors
-/// `Corrupt` if nothing can be recovered; `InvalidRequest` if the output exists; `Unsupported`; `Io`.
+/// `Corrupt` if nothing can be recovered; `InvalidRequest` if the output exists or has a name of another format; `Unsupported`; `Io`.
 pub fn recover(
     format: &dyn Format,
     source: Arc<dyn Store>,
@@ -27,7 +28,8 @@ pub fn recover(
     let key = open.key.clone();
     let mut create = CreateOptions { overwrite: Overwrite::Replace, key, ..CreateOptions::default() };
     create.check(format)?;
-    let output = output.source(source.location()).canceled_by(&options.cancel);
+    registry::check_named(output.path(), format)?;
+    let output = output.source(source.location()).outside_sources().canceled_by(&options.cancel);
     let mut staged = None;
     let mut begin = || {
         // An earlier one is discarded.

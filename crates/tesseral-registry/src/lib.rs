@@ -113,6 +113,27 @@ pub fn of_output(path: &Path) -> Result<&'static dyn Format> {
     })
 }
 
+/// Returns the format that the file extension of an output names, if that is another one than `own`.
+pub fn named_otherwise(path: &Path, own: &dyn Format) -> Option<&'static dyn Format> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let probe = Probe { name: &name, head: &[], entries: None };
+    if path.extension().is_none() || probe.has_extension(own.extensions()) {
+        return None;
+    }
+    formats().filter(|f| f.capabilities().create).find(|f| probe.has_extension(f.extensions()))
+}
+
+/// Checks that the file extension of an output of the format `own` names no other format.
+///
+/// # Errors
+/// `InvalidRequest` with both formats.
+pub fn check_named(path: &Path, own: &dyn Format) -> Result<()> {
+    let Some(other) = named_otherwise(path, own) else { return Ok(()) };
+    let (path, other, own) = (path.display(), other.title(), own.title());
+    Err(Error::invalid(format!("{path} is a name of {other}, the output is {own}"))
+        .hint("choose another name, or convert it afterwards"))
+}
+
 /// Detects the format of a source by its content, else by its name.
 ///
 /// # Errors

@@ -78,7 +78,7 @@ pub use tesseral_format::{
     Request, Target, TimeRange, Totals, TruncatedTail, Vacuumed, Version, VersionState, Versioned,
     append_messages,
 };
-pub use tesseral_registry::{format, formats, of_output, recognize, register};
+pub use tesseral_registry::{check_named, format, formats, of_output, recognize, register};
 pub use tesseral_store::{Durability, Overwrite};
 
 pub mod query {
