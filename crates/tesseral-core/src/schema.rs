@@ -36,6 +36,8 @@ pub struct Dimension {
     pub time: Option<TimeUnits>,
     /// The period of labels that are numbers: 360 for longitudes in degrees.
     pub period: Option<f64>,
+    /// Whether more positions can be added, by declaration (NetCDF).
+    pub unlimited: bool,
 }
 
 /// Coordinate labels of one axis.
@@ -143,6 +145,7 @@ impl Dimension {
             tile: None,
             labels: None,
             period: None,
+            unlimited: false,
             time: None,
         }
     }

@@ -74,7 +74,11 @@ impl ElementDecoder {
         let extents: Coords =
             dims.iter().map(|dim| dim.extent).chain(self.cell.dims.iter().copied()).collect();
         let mut schema = ArraySchema::dense(name, self.cell.dtype, &extents, chunk);
-        schema.dims = dims.iter().map(|dim| Dimension::new(&dim.name, dim.extent)).collect();
+        let dimension = |dim: &NamedExtent| Dimension {
+            unlimited: dim.unlimited,
+            ..Dimension::new(&dim.name, dim.extent)
+        };
+        schema.dims = dims.iter().map(dimension).collect();
         schema.dims.extend(self.cell.dims.iter().map(|n| Dimension::new("", *n)));
         schema.attributes = attributes.shown;
         if let Some((values, meanings)) = self.cell.flags() {

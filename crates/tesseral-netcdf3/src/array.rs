@@ -104,7 +104,11 @@ impl NetCdf3Array {
             let len = name.strip_prefix(UNNAMED).and_then(|len| len.parse::<u64>().ok());
             if len.is_some() && len == Some(header.dims[*dim].len) { "" } else { name }
         };
-        schema.dims = variable.dims.iter().map(|dim| Dimension::new(named(dim), extent(dim))).collect();
+        let dimension = |dim: &usize| Dimension {
+            unlimited: header.dims[*dim].len == 0,
+            ..Dimension::new(named(dim), extent(dim))
+        };
+        schema.dims = variable.dims.iter().map(dimension).collect();
         schema.attributes = variable.attributes.clone();
         missing::declare(&mut schema);
         let beyond =

@@ -87,6 +87,7 @@ impl Format for TensogramFormat {
                 (![RESERVED, BASE, EXTRA, HISTORY, "version"].contains(&name)).then(|| read_back(value))?
             },
             labels: LABELS,
+            unlimited: false,
             ..Holds::DENSE
         }
     }

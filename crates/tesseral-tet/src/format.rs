@@ -73,6 +73,7 @@ impl Format for TetFormat {
             },
             container_order: &crate::write::FILE_ATTRIBUTES,
             labels: MAX_LABELS,
+            unlimited: false,
             rank: directory::MAX_RANK,
             ..Holds::DENSE
         }

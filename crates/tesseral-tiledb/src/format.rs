@@ -69,6 +69,7 @@ impl Format for TileDbFormat {
             field_named_as_dimension: false,
             repeated_dimensions: false,
             labels: LABELS,
+            unlimited: false,
             ..Holds::ALL
         }
     }

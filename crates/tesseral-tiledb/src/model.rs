@@ -132,6 +132,7 @@ pub(crate) fn array_schema(
             tile,
             labels: None,
             period: None,
+            unlimited: false,
             time: None,
         });
     }

@@ -63,6 +63,7 @@ impl Format for ZarrFormat {
             container_attribute: read_back,
             groups: true,
             labels: 0,
+            unlimited: false,
             ..Holds::DENSE
         }
     }

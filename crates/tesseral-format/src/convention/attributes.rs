@@ -80,6 +80,25 @@ pub(super) fn decode(
     out
 }
 
+/// Prefix of attributes of the container that earlier versions stored with an array.
+pub const OF_CONTAINER: &str = "container:";
+
+/// Sets aside names that readers would take for something else: for attributes of the container, of one field among several
+/// (`prefix`), or for names that were set aside. `None` if there are none.
+pub(super) fn set_aside(attributes: &Attributes, prefix: Option<&str>) -> Option<Attributes> {
+    let reserved = |name: &str| {
+        name.starts_with(RESERVED_NAME_PREFIX)
+            || name.starts_with(OF_CONTAINER)
+            || prefix.is_some_and(|prefix| name.starts_with(prefix))
+    };
+    attributes.keys().any(|name| reserved(name)).then(|| {
+        let own = |name: &String| {
+            if reserved(name) { format!("{RESERVED_NAME_PREFIX}{name}") } else { name.clone() }
+        };
+        attributes.iter().map(|(name, value)| (own(name), value.clone())).collect()
+    })
+}
+
 impl AttributeList {
     /// Lists all attributes with their values.
     pub(super) fn full(attributes: &Attributes) -> Self {

@@ -126,6 +126,11 @@ pub(super) fn encode(spec: &ArraySpec, holds: &Holds) -> Result<(ArraySpec, Conv
     let (listed, list) = attributes::encode(&schema.attributes, holds.attribute, holds);
     schema.attributes = listed;
     marker.attributes = list;
+    if !holds.unlimited {
+        let dims = schema.dims.iter_mut().enumerate();
+        let grows = dims.filter_map(|(d, dim)| std::mem::take(&mut dim.unlimited).then_some(d));
+        marker.unlimited = grows.collect();
+    }
     if !schema.sparse {
         cells(schema, spec.text, holds, &mut marker, &mut encoding)?;
     }
@@ -300,6 +305,11 @@ pub(super) fn decode(
                 return None;
             }
             schema.dims.iter_mut().zip(names).for_each(|(dim, name)| dim.name.clone_from(name));
+        }
+        for number in &marker.unlimited {
+            if let Some(dim) = schema.dims.get_mut(*number) {
+                dim.unlimited = true;
+            }
         }
         missing::declare(&mut schema);
     }

@@ -33,6 +33,8 @@ pub(super) struct Marker {
     pub dims: Option<Vec<(String, u64)>>,
     /// Names of the dimensions, if the stored ones differ from each other and these do not.
     pub names: Option<Vec<String>>,
+    /// Numbers of the unlimited dimensions.
+    pub unlimited: Vec<usize>,
     /// Groups of the container by their path, with their attributes.
     pub groups: Vec<(String, AttributeList)>,
 }
@@ -64,6 +66,9 @@ impl Marker {
         }
         if let Some(names) = &self.names {
             put("names", json!(names));
+        }
+        if !self.unlimited.is_empty() {
+            put("unlimited", json!(self.unlimited));
         }
         let mut text = Json::Object(out).to_string();
         // Lists can be long: they are written item by item instead of as one document in memory.
@@ -114,6 +119,10 @@ impl Marker {
         let names = |v: &Json| {
             v.as_array()?.iter().map(|name| name.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
         };
+        let numbers = |v: &Json| {
+            let number = |v: &Json| usize::try_from(v.as_u64()?).ok();
+            v.as_array()?.iter().map(number).collect::<Option<Vec<_>>>()
+        };
         let groups = |v: &Json| {
             let groups = v.as_array().filter(|groups| groups.len() <= MAX_GROUPS)?;
             let group =
@@ -128,6 +137,7 @@ impl Marker {
             text: read(map, "text", |v| TextLayout::by_name(v.as_str()?))?,
             dims: read(map, "dims", dims)?,
             names: read(map, "names", names)?,
+            unlimited: read(map, "unlimited", numbers)?.unwrap_or_default(),
             groups: read(map, "groups", groups)?.unwrap_or_default(),
         })
     }

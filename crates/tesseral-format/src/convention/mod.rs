@@ -29,6 +29,7 @@ use tesseral_store::Store;
 
 use crate::{ArraySource, ContainerSource, CreateOptions, Format, OpenOptions, Writer};
 
+pub use self::attributes::OF_CONTAINER;
 pub use self::container::ModelContainer;
 pub use self::marker::KEY;
 pub use self::text::TextExtent;
@@ -133,6 +134,8 @@ pub struct Holds {
     pub rank: usize,
     /// Whether two dimensions of an array can have the same name.
     pub repeated_dimensions: bool,
+    /// Whether dimensions can be unlimited, or the format has no place for a marker.
+    pub unlimited: bool,
     /// Maximum number of labels of a dimension that are stored with its array.
     pub labels: usize,
 }
@@ -161,6 +164,7 @@ impl Holds {
         field_named_as_dimension: true,
         rank: usize::MAX,
         repeated_dimensions: true,
+        unlimited: true,
         labels: usize::MAX,
     };
 

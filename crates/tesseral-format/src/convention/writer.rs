@@ -125,6 +125,13 @@ impl ModelWriter {
     /// Begins an array of the format for one of the model.
     fn declare(&mut self, spec: &ArraySpec) -> Result<EncodedArray> {
         let name = &spec.schema.name;
+        // Keys of several fields have the prefix rightly.
+        let prefix = self.holds.field_attributes.filter(|_| spec.schema.fields.len() == 1);
+        let renamed = attributes::set_aside(&spec.schema.attributes, prefix).map(|attributes| {
+            let schema = ArraySchema { attributes, ..spec.schema.clone() };
+            ArraySpec { schema, ..spec.clone() }
+        });
+        let spec = renamed.as_ref().unwrap_or(spec);
         let (native, encoding) = encoding::encode(spec, &self.holds).map_err(|e| e.in_array(name))?;
         let number = self.inner.begin(&native).map_err(|e| e.in_array(name))?;
         let sizes = native.schema.fields.iter().map(|field| {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use tesseral_codec::checksum::Checksum;
 use tesseral_codec::{shuffle, zlib};
-use tesseral_core::{Attributes, CellLen, Coords, DType, Error, Order, Result, Value, alloc};
+use tesseral_core::{Attributes, CellLen, Coords, DType, Dimension, Error, Order, Result, Value, alloc};
 use tesseral_format::{
     ArraySpec, CodecSpec, ColumnData, EncodedChunk, Scratch, WrittenChunks, to_little_endian,
 };
@@ -120,8 +120,8 @@ impl DatasetWrite {
         let steps = if text || shape.is_empty() { Vec::new() } else { steps };
         let given = schema.chunk_shape.clone().unwrap_or_else(|| shape.clone());
         let chunk: Coords = given.iter().zip(&shape).map(|(c, n)| (*c).min((*n).max(1))).collect();
-        let unlimited: Vec<bool> =
-            schema.dims.iter().map(|dim| dim.extent == Some(0) || grows.contains(&dim.name)).collect();
+        let grows = |dim: &Dimension| dim.unlimited || dim.extent == Some(0) || grows.contains(&dim.name);
+        let unlimited: Vec<bool> = schema.dims.iter().map(grows).collect();
         let contiguous = steps.is_empty() && chunk == shape && !unlimited.contains(&true);
         let bytes = chunk.iter().try_fold(u64::from(size), |bytes, n| bytes.checked_mul(*n));
         if !contiguous && bytes.is_none_or(|bytes| bytes > u64::from(u32::MAX)) {

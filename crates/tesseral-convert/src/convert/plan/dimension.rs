@@ -11,7 +11,7 @@ pub(super) fn target_dimension(
     chunk: u64,
     domains: bool,
 ) -> Result<Dimension> {
-    let mut out = Dimension::new(plain_name(dim), slice.count());
+    let mut out = Dimension { unlimited: dim.unlimited, ..Dimension::new(plain_name(dim), slice.count()) };
     let positions = (0..slice.count()).map(|i| slice.start + i * slice.step);
     out.labels = dim.labels.as_ref().map(|labels| pick(labels, positions.clone()));
     let Some((first, last)) = &dim.domain else { return Ok(out) };
