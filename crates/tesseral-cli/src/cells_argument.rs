@@ -97,10 +97,9 @@ impl ValuesArgument {
 
 /// Reports which fields of an array show physical values.
 pub(crate) fn report_packing(array: &Array) {
-    let own = array.variable_name();
     for (name, packing) in array.packings() {
-        let only = array.schema().fields.len() == 1;
-        let variable = if only { own.to_owned() } else { format!("{own}/{name}") };
+        let field = array.schema().fields.iter().find(|field| field.name == *name);
+        let variable = field.map_or_else(|| name.clone(), |field| array.field_variable(field));
         let line = format!("{variable}: physical values: {packing}; --stored shows stored numbers");
         eprintln!("{}", text::escape(&line));
     }

@@ -237,18 +237,9 @@ fn rows_found(
 fn head(target: &ResolvedCells) -> Map<String, Json> {
     let mut out = Map::new();
     out.insert("array".into(), json!(target.array.name()));
-    out.insert("variable".into(), json!(variable(target)));
+    out.insert("variable".into(), json!(target.array.field_variable(&target.field)));
     out.insert("field".into(), json!(target.field.name));
     out
-}
-
-/// Name of the variable: that of the array, with the field if there are several.
-fn variable(target: &ResolvedCells) -> String {
-    let name = target.array.variable_name();
-    match target.array.schema().fields.len() {
-        1 => name.to_owned(),
-        _ => format!("{name}/{}", target.field.name),
-    }
 }
 
 fn schema() -> Map<String, Json> {
@@ -295,8 +286,9 @@ impl SummaryRows {
                 rows.push(&Json::Object(summarize_position))
             }
             Self::Text { output, rows } => {
-                let (name, array) = (variable(target), target.array.name());
-                let object = if target.array.variable_name() == array { "" } else { array };
+                let (name, array) = (target.array.field_variable(&target.field), target.array.name());
+                let plain = target.array.is_whole() || target.array.variable_name() == array;
+                let object = if plain { "" } else { array };
                 let mut cells = match row {
                     Ok(row) => text_row(name, times, row),
                     Err(error) => vec![name, error.to_string()],

@@ -43,11 +43,19 @@ pub struct Array {
     field: u16,
     /// Labels of dimensions that were not read yet.
     pending: Option<PendingLabels>,
+    /// It is the whole container, whose path is its name.
+    whole: bool,
 }
 
 impl Array {
     pub(crate) fn new(handle: Handle, options: Options) -> Self {
-        Self { handle, options, field: 0, pending: None }
+        Self { handle, options, field: 0, pending: None, whole: false }
+    }
+
+    /// Returns the array as the only one of its container.
+    pub(crate) fn as_whole(mut self, whole: bool) -> Self {
+        self.whole = whole;
+        self
     }
 
     /// Schema of the array.
@@ -102,24 +110,61 @@ impl Array {
         Ok(self)
     }
 
-    /// Name of the variable: the user-defined name if the array is numbered, else its name.
+    /// Name of the variable: the user-defined name if the array is numbered, that of the field if the array is the whole container
+    /// and has one field, else the name of the array.
     pub fn variable_name(&self) -> &str {
-        self.handle.source().given_name().unwrap_or_else(|| self.name())
+        let named = match self.schema().fields.as_slice() {
+            [field] if self.whole && !field.name.is_empty() => Some(field.name.as_str()),
+            _ => self.handle.source().given_name(),
+        };
+        named.unwrap_or_else(|| self.name())
+    }
+
+    /// Name of the variable that a field is: [`variable_name`](Self::variable_name), with the name of the field if there are several.
+    /// The fields of an array that is the whole container have only their own names.
+    pub fn field_variable(&self, field: &Field) -> String {
+        match self.schema().fields.len() {
+            0 | 1 => self.variable_name().to_owned(),
+            _ if self.whole => field.name.clone(),
+            _ => format!("{}/{}", self.variable_name(), field.name),
+        }
+    }
+
+    /// Whether the array is the whole container.
+    pub fn is_whole(&self) -> bool {
+        self.whole
     }
 
     /// Attributes of the array, without derived ones.
     pub fn attributes(&self) -> Attributes {
-        let source = self.handle.source();
-        let mut attributes = self.schema().attributes.clone();
-        attributes.retain(|name, _| !source.derived_attributes().contains(&name.as_str()));
+        let mut attributes = self.stored_attributes();
         crate::variable::bring_back(&mut attributes);
         attributes
     }
 
-    /// Attributes of the selected field: its own, and those that all fields of the array share.
+    /// As [`attributes`](Self::attributes), with the names under which reserved ones are stored.
+    pub(crate) fn stored_attributes(&self) -> Attributes {
+        let source = self.handle.source();
+        let mut attributes = self.schema().attributes.clone();
+        attributes.retain(|name, _| !source.derived_attributes().contains(&name.as_str()));
+        attributes
+    }
+
+    /// Attributes of the selected field: its own, and those that all fields of the array share. Without those of the container.
     pub fn field_attributes(&self) -> Attributes {
         let prefix = self.schema().field_attributes;
-        crate::variable::of_field(&self.attributes(), prefix, &self.selected_field().name)
+        let stored = self.stored_attributes();
+        let mut attributes = crate::variable::of_field(&stored, prefix, &self.selected_field().name);
+        crate::variable::lift(&mut attributes, &mut Attributes::new());
+        crate::variable::bring_back(&mut attributes);
+        attributes
+    }
+
+    /// Attributes of the container that are stored with the array, as in files of earlier versions.
+    pub fn container_attributes(&self) -> Attributes {
+        let mut lifted = Attributes::new();
+        crate::variable::lift(&mut self.stored_attributes(), &mut lifted);
+        lifted
     }
 
     /// Name of the array.

@@ -483,7 +483,9 @@ impl Container {
             None => handle,
         };
         let handle = if self.physical { handle.physical() } else { handle };
-        Ok(Array::new(handle, self.execution.clone()))
+        // Objects of messages are numbered, also the only one.
+        let whole = self.len() == 1 && self.format.messages().is_none();
+        Ok(Array::new(handle, self.execution.clone()).as_whole(whole))
     }
 
     /// Attributes of the container.

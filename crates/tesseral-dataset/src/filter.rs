@@ -14,7 +14,7 @@
 use tesseral_core::condition::{Condition, Op};
 use tesseral_core::dtype::Class;
 use tesseral_core::schema::{Enumeration, Labels};
-use tesseral_core::{ArraySchema, DType, Error, Field, Result, Scalar, Slice, Value};
+use tesseral_core::{ArraySchema, DType, Error, Field, Result, Scalar, Slice};
 
 use crate::{select, time_condition};
 
@@ -367,15 +367,11 @@ fn resolve(schema: &ArraySchema, tree: &ConditionTree) -> Result<Condition> {
     })
 }
 
-/// A field or dimension: its name, dtype and labels. The only field also has the user-defined name of a numbered array.
+/// A field or dimension: its name, dtype and labels. The only field also has the name of its array.
 fn column<'a>(schema: &'a ArraySchema, name: &str) -> Result<(&'a str, DType, Option<&'a Enumeration>)> {
-    let given = |field: &&Field| {
-        schema.fields.len() == 1
-            && field.name == schema.name
-            && matches!(schema.attributes.get("name"), Some(Value::Text(given)) if given == name)
-    };
+    let only = |_: &&Field| schema.fields.len() == 1 && schema.name == name;
     let field = schema.fields.iter().find(|f| f.name == name);
-    if let Some(field) = field.or_else(|| schema.fields.first().filter(given)) {
+    if let Some(field) = field.or_else(|| schema.fields.first().filter(only)) {
         return Ok((&field.name, field.dtype, field.enumeration.as_ref()));
     }
     let named = || schema.dims.iter().filter(|d| !d.name.is_empty());

@@ -15,7 +15,7 @@ use tesseral_core::{ArraySchema, Value};
 
 use tesseral_store::StoreExt;
 
-use crate::Container;
+use crate::{Array, Container};
 
 /// Number of arrays up to which the attributes of all of them are read.
 const MAX_ARRAYS: usize = 1 << 16;
@@ -69,6 +69,25 @@ fn precedence(role: VariableRole) -> u8 {
         VariableRole::Auxiliary => 3,
         VariableRole::Ancillary => 4,
         _ => 5,
+    }
+}
+
+impl Array {
+    /// The roles of the fields: that of the array, or those that attributes of its fields give each other.
+    pub fn field_roles(&self) -> Vec<VariableRole> {
+        let schema = self.schema();
+        let mut out = vec![schema.role; schema.fields.len()];
+        if schema.role != VariableRole::Data || out.len() < 2 {
+            return out;
+        }
+        for (role, name) in references(schema) {
+            if let Ok(number) = schema.field(name)
+                && precedence(role) < precedence(out[number])
+            {
+                out[number] = role;
+            }
+        }
+        out
     }
 }
 

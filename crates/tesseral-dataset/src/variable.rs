@@ -8,11 +8,9 @@ use tesseral_core::metadata::RESERVED_NAME_PREFIX;
 use tesseral_core::schema::VariableRole;
 use tesseral_core::{Advice, Attributes, Dimension, Error, Result, Value};
 use tesseral_format::ContainerPart;
+use tesseral_format::convention::OF_CONTAINER;
 
 use crate::{Array, Container};
-
-/// Prefix of keys of the container that are stored with an array, because the format has no attributes of containers.
-const OF_CONTAINER: &str = "container:";
 
 /// One field of one array.
 #[derive(Clone, Debug)]
@@ -129,7 +127,7 @@ impl<'a> VariableNames<'a> {
                     Error::unsupported("an array of coordinates without fields").in_array(array.name());
                 return Err(error.hint(Advice::LeaveOut.or(Advice::ReadCells)));
             }
-            let mut attributes = array.attributes();
+            let mut attributes = array.stored_attributes();
             lift(&mut attributes, &mut lifted);
             arrays.push(NamedArray {
                 given: array.handle().source().given_name().map(str::to_owned),
@@ -182,7 +180,7 @@ impl<'a> VariableNames<'a> {
             None => {
                 if self.last.as_ref().is_none_or(|(last, ..)| *last != number) {
                     let array = self.container.array_at(number)?;
-                    let mut attributes = array.attributes();
+                    let mut attributes = array.stored_attributes();
                     lift(&mut attributes, &mut Attributes::new());
                     self.last = Some((number, array, attributes));
                 }
@@ -193,6 +191,7 @@ impl<'a> VariableNames<'a> {
         };
         let prefix = self.container.format().holds().field_attributes;
         let mut attributes = of_field(attributes, prefix, &array.schema().fields[field].name);
+        bring_back(&mut attributes);
         // A name that several arrays share identifies none of them, but is still displayed.
         if let Some(own) = array.handle().source().given_name().filter(|_| only && !given) {
             attributes.entry("name".to_owned()).or_insert_with(|| Value::from(own));
@@ -303,17 +302,15 @@ pub(crate) fn of_field(attributes: &Attributes, prefix: Option<&str>, field: &st
 
 /// Restores attribute names that the format reserves.
 pub(crate) fn bring_back(attributes: &mut Attributes) {
-    let aside = |name: &String| {
-        name.strip_prefix(RESERVED_NAME_PREFIX).is_some_and(|own| !attributes.contains_key(own))
-    };
-    for name in attributes.keys().filter(|name| aside(name)).cloned().collect::<Vec<_>>() {
-        if let Some(value) = attributes.shift_remove(&name) {
-            attributes.insert(name[RESERVED_NAME_PREFIX.len()..].to_owned(), value);
-        }
+    let aside =
+        |name: &str| name.strip_prefix(RESERVED_NAME_PREFIX).is_some_and(|own| !attributes.contains_key(own));
+    if attributes.keys().any(|name| aside(name)) {
+        let own = |name: &str| name[if aside(name) { RESERVED_NAME_PREFIX.len() } else { 0 }..].to_owned();
+        *attributes = attributes.iter().map(|(name, value)| (own(name), value.clone())).collect();
     }
 }
 
-fn lift(attributes: &mut Attributes, lifted: &mut Attributes) {
+pub(crate) fn lift(attributes: &mut Attributes, lifted: &mut Attributes) {
     attributes.retain(|name, value| match name.strip_prefix(OF_CONTAINER) {
         Some(name) => {
             lifted.insert(name.to_owned(), value.clone());
@@ -357,6 +354,16 @@ pub fn plain_name(dim: &Dimension) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reserved_names_are_restored_in_their_place() {
+        let value = || Value::from("v");
+        let names = ["attribute:container:x", "a", "attribute:b", "b", "attribute:attribute:c"];
+        let mut attributes: Attributes = names.iter().map(|name| ((*name).to_owned(), value())).collect();
+        bring_back(&mut attributes);
+        let found: Vec<&str> = attributes.keys().map(String::as_str).collect();
+        assert_eq!(found, ["container:x", "a", "attribute:b", "b", "attribute:c"]);
+    }
 
     #[test]
     fn attributes_of_fields_round_trip() {

@@ -338,6 +338,9 @@ fn schema(name: &str, descriptor: &Descriptor, base: Option<&Map>) -> ArraySchem
     let Some(base) = base else { return schema };
     schema.attributes = values(base.iter());
     object_name::restore(&mut schema.attributes);
+    if let Some(name) = given_name(&schema) {
+        schema.fields[0].name = name.to_owned();
+    }
     if let Some(Value::List(names)) = schema.attributes.get(DIM_NAMES)
         && names.len() == shape.len()
     {
@@ -359,6 +362,14 @@ fn schema(name: &str, descriptor: &Descriptor, base: Option<&Map>) -> ArraySchem
     schema
 }
 
+/// The name in the metadata of an object.
+fn given_name(schema: &ArraySchema) -> Option<&str> {
+    match schema.attributes.get(NAME) {
+        Some(Value::Text(name)) if !name.is_empty() => Some(name),
+        _ => None,
+    }
+}
+
 /// Derived keys of an object: its name, the names of its dimensions, their labels.
 pub(crate) const DERIVED: [&str; 3] = [NAME, DIM_NAMES, DIM_LABELS];
 /// Metadata key of dimension names.
@@ -378,10 +389,7 @@ impl ArraySource for TensogramArray {
     }
 
     fn given_name(&self) -> Option<&str> {
-        match self.schema.attributes.get(NAME) {
-            Some(Value::Text(name)) if !name.is_empty() => Some(name),
-            _ => None,
-        }
+        given_name(&self.schema)
     }
 
     fn object(&self, _number: u32) -> Cow<'_, str> {

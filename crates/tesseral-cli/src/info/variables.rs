@@ -42,12 +42,15 @@ pub(super) fn tables(report: &Report<'_>, paint: TerminalStyle) -> String {
         ("bounds and other variables", &DATA[..], Vec::new()),
     ];
     for known in report.known() {
-        let (number, rows) = match known.role {
-            VariableRole::Data => (0, data_rows(report, known, paint)),
-            role if role.is_coordinate() => (1, vec![coordinate_row(report, known, paint)]),
-            _ => (2, data_rows(report, known, paint)),
-        };
-        tables[number].2.extend(rows);
+        let fields = fields_apart(known);
+        for known in if fields.is_empty() { std::slice::from_ref(known) } else { &fields } {
+            let (number, rows) = match known.role {
+                VariableRole::Data => (0, data_rows(report, known, paint)),
+                role if role.is_coordinate() => (1, vec![coordinate_row(report, known, paint)]),
+                _ => (2, data_rows(report, known, paint)),
+            };
+            tables[number].2.extend(rows);
+        }
     }
     tables[1].2.extend(dimension_rows(report, paint));
     let rows = tables.iter().flat_map(|(_, _, rows)| rows);
@@ -67,6 +70,22 @@ pub(super) fn tables(report: &Report<'_>, paint: TerminalStyle) -> String {
         out.push_str(&table(if titled { title } else { "name" }, columns, rows, paint));
     }
     out
+}
+
+/// The fields of an array that is the whole container: variables of their own. None for other arrays, and for very many fields.
+fn fields_apart(known: &ArraySummary) -> Vec<ArraySummary> {
+    /// Each field is described separately, which takes time.
+    const FIELDS: usize = 64;
+    let count = known.fields().len();
+    if !known.array.is_whole() || !(2..=FIELDS).contains(&count) {
+        return Vec::new();
+    }
+    let roles = (0..).zip(known.array.field_roles());
+    let field = |(number, role)| {
+        let array = known.array.clone().field_at(number).ok()?;
+        ArraySummary::new(array, role, Some(number)).ok()
+    };
+    roles.map(field).collect::<Option<_>>().unwrap_or_default()
 }
 
 /// A table without its empty columns. Rows of a group follow its name.
@@ -107,10 +126,14 @@ fn indent(depth: usize) -> String {
     "  ".repeat(depth)
 }
 
-/// Groups and name of an array, and its number in the file if its name is not its own.
-fn place(report: &Report<'_>, array: &Array) -> (Vec<String>, String, String) {
+/// Groups and name of an array or its only field, and its number in the file if its name is not its own.
+fn place(report: &Report<'_>, known: &ArraySummary) -> (Vec<String>, String, String) {
+    let array = &known.array;
     let number = array.name();
-    let given = array.variable_name();
+    let given = match known.fields() {
+        [field] if array.is_whole() => array.field_variable(field),
+        _ => array.variable_name().to_owned(),
+    };
     let object =
         if report.container.format().messages().is_some() { number.to_owned() } else { String::new() };
     if given == number && !object.is_empty() {
@@ -123,10 +146,8 @@ fn place(report: &Report<'_>, array: &Array) -> (Vec<String>, String, String) {
 
 /// The rows of an array: one, or that of the array and those of its fields.
 fn data_rows(report: &Report<'_>, known: &ArraySummary, paint: TerminalStyle) -> Vec<TableRow> {
-    let (groups, name, object) = place(report, &known.array);
+    let (groups, name, object) = place(report, known);
     if let [field] = known.fields() {
-        let own = report.total == 1 && !field.name.is_empty() && object.is_empty();
-        let name = if own { field.name.clone() } else { name };
         let cells = data_cells(known, object, Some(field), true, paint);
         return vec![TableRow { groups, name, cells }];
     }
@@ -218,7 +239,7 @@ fn range(first: &str, last: &str, paint: TerminalStyle) -> String {
 fn coordinate_row(report: &Report<'_>, known: &ArraySummary, paint: TerminalStyle) -> TableRow {
     let schema = known.array.schema();
     let field = known.array.selected_field();
-    let (groups, name, object) = place(report, &known.array);
+    let (groups, name, object) = place(report, known);
     let index = schema.dims.first().filter(|_| known.role == VariableRole::Index);
     let range = match index {
         Some(dim) => {
@@ -289,7 +310,7 @@ fn dimension_rows(report: &Report<'_>, paint: TerminalStyle) -> Vec<TableRow> {
     let mut seen: HashSet<(String, String)> = HashSet::new();
     let coordinate = |known: &&ArraySummary| known.role.is_coordinate();
     for known in report.known().filter(coordinate) {
-        let (_, name, _) = place(report, &known.array);
+        let (_, name, _) = place(report, known);
         seen.insert((
             name,
             known.array.schema().dims.first().and_then(|dim| dim.extent).unwrap_or(0).to_string(),

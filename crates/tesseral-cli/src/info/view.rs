@@ -130,7 +130,7 @@ fn remarks(report: &Report<'_>, paint: TerminalStyle) -> String {
     }
     for known in report.known() {
         for warning in tesseral_core::missing::warnings(known.array.schema()) {
-            let name = escape(known.array.name());
+            let name = escape(known.array.variable_name());
             out.push_str(&format!("{} {name}: {}\n", paint.failure("warning:"), escape(&warning)));
         }
     }
@@ -195,7 +195,9 @@ fn next_steps(report: &Report<'_>, paint: TerminalStyle) -> String {
         let unique = alone && report.container.array(variable).is_ok();
         name = format!(" {}", shell_quoted(if unique { variable } else { &schema.name }));
     }
-    if let [first, _, ..] = schema.fields.as_slice() {
+    // The first data variable among the fields.
+    let data = known.array.field_roles().iter().position(|role| *role == VariableRole::Data).unwrap_or(0);
+    if let ([_, _, ..], Some(first)) = (schema.fields.as_slice(), schema.fields.get(data)) {
         let lead = if report.total > 1 { format!("{name}/") } else { " ".to_owned() };
         name = lead + &shell_quoted(&first.name);
     }
@@ -222,7 +224,7 @@ fn next_steps(report: &Report<'_>, paint: TerminalStyle) -> String {
         let class = field.dtype.class();
         field.cell == CellLen::One && matches!(class, Class::Int | Class::UInt | Class::Float)
     };
-    if schema.fields.first().is_some_and(number) && schema.dims.iter().all(|dim| dim.extent.is_some()) {
+    if schema.fields.get(data).is_some_and(number) && schema.dims.iter().all(|dim| dim.extent.is_some()) {
         steps.push(format!("tet plot {source}{name}"));
     }
     let steps: Vec<String> = steps.iter().map(|step| escape(step).into_owned()).collect();

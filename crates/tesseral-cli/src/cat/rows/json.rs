@@ -3,13 +3,24 @@
 use std::ops::Range;
 
 use serde_json::{Map, Value as Json, json};
-use tesseral::CellBatch;
+use tesseral::{ArraySchema, CellBatch, DType, Field};
 
 use super::{PrintedRows, RenderRows};
 use crate::error::CliResult;
 use crate::output::OutputStream;
 use tesseral_core::escape_json;
+use tesseral_core::schema::Labels;
 use tesseral_display::json;
+
+/// The dtype of a column: that of the labels, for a dimension whose positions have labels.
+fn shown_dtype(schema: &ArraySchema, field: &Field) -> String {
+    let labels = field.enumeration.as_ref().map(|enumeration| &enumeration.labels);
+    match labels.filter(|_| schema.field(&field.name).is_err()) {
+        Some(Labels::Text(_)) => DType::Utf8.to_string(),
+        Some(Labels::Numbers { dtype, .. }) => dtype.to_string(),
+        None => field.type_name().to_string(),
+    }
+}
 
 #[derive(Default)]
 pub(super) struct JsonRowRenderer {
@@ -22,7 +33,7 @@ impl RenderRows for JsonRowRenderer {
         let columns = table
             .fields
             .iter()
-            .map(|f| json!({"name": f.name, "dtype": f.type_name().to_string(), "nullable": f.nullable}));
+            .map(|f| json!({"name": f.name, "dtype": shown_dtype(schema, f), "nullable": f.nullable}));
         let head = json!({
             "schema": "tesseral.cat/1",
             "array": schema.name,
