@@ -73,6 +73,11 @@ pub(crate) fn to_field(name: &str, kind: char, size: usize) -> Result<(DType, Ce
         'S' if size == 0 => Ok((DType::Ascii, CellLen::One)),
         'S' => text(DType::Ascii),
         'U' | 'T' | 'O' => Ok((DType::Utf8, CellLen::Var)),
+        // The name of a compound dtype is a list or a map of its members.
+        'V' if name.contains(['[', '{', '(']) => {
+            Err(Error::unsupported(format!("writing NumPy dtype {name}"))
+                .hint("write every member as an array of its own"))
+        }
         'V' => text(DType::Bytes),
         _ => match name.parse() {
             Ok(dtype) => Ok((dtype, CellLen::One)),

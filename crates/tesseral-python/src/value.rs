@@ -1,7 +1,7 @@
 //! Conversion between attributes and Python objects.
 
 use numpy::PyUntypedArray;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{
@@ -21,6 +21,10 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'
         Value::Null => py.None().into_bound(py),
         Value::Bool(v) => PyBool::new(py, *v).to_owned().into_any(),
         Value::Int(v) => v.into_pyobject(py)?.into_any(),
+        // Python's integers are written as signed ones, as far as they are in their range.
+        Value::UInt(v) if i64::try_from(*v).is_ok() => {
+            plain(py, DType::UInt64, &v.to_le_bytes())?.get_item(0)?
+        }
         Value::UInt(v) => v.into_pyobject(py)?.into_any(),
         Value::Float(v) => v.into_pyobject(py)?.into_any(),
         Value::Scalar(v) => scalar(py, v)?,
@@ -173,12 +177,18 @@ fn array(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
 fn from_mapping(map: &Bound<'_, PyMapping>, depth: usize) -> PyResult<Attributes> {
     let mut out = Attributes::new();
     for pair in map.items()?.iter() {
-        let (name, value): (String, Bound<'_, PyAny>) = pair.extract()?;
-        let value =
-            nested(&value, depth).map_err(|error| match error.is_instance_of::<PyTypeError>(map.py()) {
-                true => PyTypeError::new_err(format!("attribute {name:?}: {}", error.value(map.py()))),
-                false => error,
-            })?;
+        let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
+        let name: String = key
+            .extract()
+            .map_err(|_| PyTypeError::new_err(format!("the name {key} of an attribute is not a string")))?;
+        let value = nested(&value, depth).map_err(|error| {
+            let detail = || format!("attribute {name:?}: {}", error.value(map.py()));
+            match () {
+                () if error.is_instance_of::<PyTypeError>(map.py()) => PyTypeError::new_err(detail()),
+                () if error.is_instance_of::<PyOverflowError>(map.py()) => PyValueError::new_err(detail()),
+                () => error,
+            }
+        })?;
         out.insert(name, value);
     }
     Ok(out)

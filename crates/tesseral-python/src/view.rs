@@ -362,6 +362,13 @@ impl PyView {
         self.open_axes().into_iter().map(|i| self.schema().dims[i].name.clone()).collect()
     }
 
+    /// Names of the unlimited axes of the window.
+    #[getter]
+    fn unlimited(&self) -> Vec<String> {
+        let dims = self.open_axes().into_iter().map(|i| &self.schema().dims[i]);
+        dims.filter(|dim| dim.unlimited).map(|dim| dim.name.clone()).collect()
+    }
+
     /// Chunk extents along the axes of the window.
     #[getter]
     fn chunks<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
@@ -372,6 +379,11 @@ impl PyView {
     /// Attributes of the field and those that all fields share, in order.
     fn attributes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         value::attributes(py, &self.array.field_attributes())
+    }
+
+    /// Attributes of the container that are stored with the array.
+    fn container_attributes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        value::attributes(py, &self.array.container_attributes())
     }
 
     /// Role of the array: `data`, `index`, `auxiliary`, `bounds`, `grid_mapping`, `ancillary`.

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tesseral::{
-    ArrayId, ArraySchema, ArraySpec, Cancel, CellLen, CodecSpec, ColumnData, Create, Error, Field,
+    ArrayId, ArraySchema, ArraySpec, Cancel, CellLen, CodecSpec, ColumnData, Create, DType, Error, Field,
     HistoryRow, Region, Scalar, Session, StagedOutput, TextExtent, Value,
 };
 use tesseral_core::schema::VariableRole;
@@ -71,17 +71,25 @@ struct Declared<'py> {
     role: Option<String>,
     /// Bytes of the longest cell and of all cells, and whether one ends with a zero byte, for cells of variable length.
     text: Option<(u64, u64, bool)>,
+    /// Cells of variable length are bytes, not text.
+    binary: bool,
+    /// Names of the unlimited dimensions.
+    unlimited: Vec<String>,
 }
 
 impl Declared<'_> {
     fn spec(self, py: Python<'_>) -> PyResult<ArraySpec> {
-        let (dtype, cell) = field_type(py, &self.dtype)?;
+        let (dtype, cell) = match field_type(&self.dtype)?.map_err(|e| e.in_array(&self.name)).or_raise(py)? {
+            (_, CellLen::Var) if self.binary => (DType::Bytes, CellLen::Var),
+            other => other,
+        };
         let mut schema = ArraySchema::dense(self.name, dtype, &self.shape, &self.chunks);
         schema.fields[0].cell = cell;
         if self.dims.len() != schema.dims.len() || self.labels.len() != schema.dims.len() {
             return Err(PyValueError::new_err("one name and one set of labels per axis"));
         }
         for ((dim, name), labels) in schema.dims.iter_mut().zip(self.dims).zip(self.labels) {
+            dim.unlimited = self.unlimited.contains(&name);
             dim.name = name;
             dim.labels = labels.map(|labels| value::from_labels(&labels)).transpose()?;
         }
@@ -113,11 +121,11 @@ impl Declared<'_> {
 }
 
 /// Dtype and cell length of a field for a NumPy dtype.
-fn field_type(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<(tesseral::DType, CellLen)> {
+fn field_type(given: &Bound<'_, PyAny>) -> PyResult<tesseral::Result<(DType, CellLen)>> {
     let name: String = given.str()?.extract()?;
     let kind: char = given.getattr("kind")?.extract()?;
     let size: usize = given.getattr("itemsize")?.extract()?;
-    dtype::to_field(&name, kind, size).or_raise(py)
+    Ok(dtype::to_field(&name, kind, size))
 }
 
 /// A fill value, given as an array of one cell in the field's dtype.

@@ -5,9 +5,11 @@ import os
 import subprocess
 from pathlib import Path
 
+import netCDF4
 import numpy as np
 import pytest
 import tesseral
+import tesseral.xarray
 import xarray as xr
 from test_package_roundtrip import FILES, KINDS, added, lost, quiet
 
@@ -77,6 +79,33 @@ def test_every_kind_of_dataset(tmp_path, kind):
         for name, variable in want.variables.items():
             if variable.dtype.kind in "iufcb":
                 assert raw[name].values.tobytes() == np.ascontiguousarray(variable.values).tobytes(), (ending, name)
+
+
+@pytest.mark.parametrize("ending", TARGETS)
+def test_unlimited_dimensions(tmp_path, ending):
+    """In conversions, in xarray, in text (whose stored form has other dimensions), in groups, and when a dataset grows."""
+    ds = unlimited().assign(word=("time", ["a", "bcd", ""]), none=(("time", "y"), np.zeros((3, 0))))
+    inner = xr.Dataset({"v": ("step", [1.0, 2.0]), "w": ("time", [1, 2, 3])})
+    inner.encoding["unlimited_dims"] = {"step"}
+    quiet(ds.to_netcdf, tmp_path / "a.nc", engine="netcdf4", unlimited_dims=["time"])
+    quiet(inner.to_netcdf, tmp_path / "a.nc", engine="netcdf4", mode="a", group="g", unlimited_dims=["step"])
+    run("convert", tmp_path / "a.nc", tmp_path / f"b{ending}")
+    run("convert", tmp_path / f"b{ending}", tmp_path / "c.nc")
+    tree = xr.open_datatree(tmp_path / f"b{ending}", engine="tesseral")
+    # NetCDF has no other dimensions of length 0.
+    assert tree.encoding["unlimited_dims"] == {"time", "y"} and "step" in tree["g"].encoding["unlimited_dims"]
+    tesseral.xarray.write(tree, tmp_path / f"d{ending}")
+    run("convert", tmp_path / f"d{ending}", tmp_path / "e.nc")
+    for name in ("c.nc", "e.nc"):
+        with netCDF4.Dataset(tmp_path / name) as file:
+            assert file["t"].get_dims()[0].isunlimited() and not file["t"].get_dims()[1].isunlimited()
+            assert file["g/v"].get_dims()[0].isunlimited()
+    grown = tmp_path / f"f{ending}"
+    for part in (slice(2), slice(2, None)):
+        tesseral.xarray.write(ds.isel(time=part), grown, append_dim="time")
+    assert xr.open_dataset(grown, engine="tesseral").encoding["unlimited_dims"] == {"time"}
+    tesseral.xarray.write(ds, tmp_path / f"g{ending}", unlimited_dims=[])
+    assert not xr.open_dataset(tmp_path / f"g{ending}", engine="tesseral").encoding.get("unlimited_dims")
 
 
 @pytest.mark.skipif(not NETCDF, reason="the folder of published files is not beside the checkout")

@@ -37,6 +37,7 @@ def attributes():
         "uint8": np.uint8(200),
         "int32": np.int32(-70000),
         "uint64": np.uint64(2**64 - 1),
+        "small uint64": np.uint64(1),
         "float32": np.float32(0.1),
         "float64": 0.1,
         "nan": np.float32("nan"),
@@ -403,6 +404,24 @@ def eight_dimensions():
     return xr.Dataset({"v": (tuple("abcdefgh"), cells), "words": (tuple("abcdefgh"), cells.astype("U4"))})
 
 
+def missing_text():
+    """Some of the texts are missing. xarray makes them empty in the files of the controls."""
+    cells = {"fixed": ["a", np.nan, "b"], "with empty": ["", None, "b"], "with words": ["", "missing", np.nan]}
+    two = np.array([["p", np.nan], [None, ""], ["q", "r"]], object)
+    return xr.Dataset({name: (("x",), np.array(values, object)) for name, values in cells.items()} | {"two": (("x", "y"), two)})
+
+
+def bytes_of_any_length():
+    return xr.Dataset({"blob": (("x",), np.array([b"a", b"\0b\0", b"", b"\xff\xfe"], object))}, coords={"id": ("x", np.array([b"one", b"", b"three", b"4"], object))})
+
+
+def reserved_attributes():
+    """Names that the conventions and formats use for purposes of their own."""
+    names = ["container:x", "attribute:name", "attribute:y", "y", "__tiledb_attr.t.u", "__tesseral:file:x", "__tesseral:labels:x", "_tesseral", "name", "dim_names", "_NumpyDtype", "base", "coords"]
+    held = {name: i for i, name in enumerate(names)}
+    return xr.Dataset({"t": (("x",), [1.0], held)}, attrs=held)
+
+
 def missing_coordinates():
     return xr.Dataset({"v": (("x",), [1.0, 2.0, 3.0])}, coords={"x": [1.0, np.nan, -0.0], "when": ("x", np.array(["2001-01-01", "NaT", "2002-01-01"], "M8[s]"))})
 
@@ -413,7 +432,7 @@ KINDS = [
     dates, encoded_dates, durations, calendars, cf_attribute_text, bytes_attribute, without_coordinates,
     coordinates_alone, nothing, attributes_alone, empty_dimensions, unicode_names, odd_names, order_of_names, decreasing_and_repeated,
     grib_like, repeated_dimensions, single_bytes, suffixed_names, climatology, satellite, ragged, nothing_along_a_dimension,
-    attributes_of_python, eight_dimensions, missing_coordinates,
+    attributes_of_python, eight_dimensions, missing_coordinates, missing_text, bytes_of_any_length, reserved_attributes,
 ]  # fmt: skip
 
 
@@ -570,6 +589,32 @@ def statistics(path):
     rows = found.get("rows") or found.get("arrays") or [found]
     name = lambda row: given[row["array"]] if given[row["array"]] != path.name else row["field"]  # noqa: E731
     return {name(row): {key: row.get(key) for key in STATISTICS} for row in rows}
+
+
+@pytest.mark.skipif("TET_BIN" not in os.environ, reason="the command line is absent")
+def test_variables_have_one_name_in_every_format(tmp_path):
+    """In `stat`, `info`, and the columns of rows; also of an array of several fields, and of one that is alone."""
+    run = lambda *words: json.loads(subprocess.run([os.environ["TET_BIN"], *words, "--json"], capture_output=True, check=True).stdout)  # noqa: E731
+    pair = xr.Dataset({"lat": (("obs",), [1.0, 2.0], {"units": "degrees_north"}), "t": (("obs",), [3.0, 4.0], {"units": "K", "coordinates": "lat"})})
+    for name, ds in {"pair": pair, "alone": pair[["t"]]}.items():
+        pairs = tmp_path / f"{name}.nc"
+        ds.to_netcdf(pairs, engine="netcdf4")
+        found = []
+        for ending in (".nc", *ENDINGS.values()):
+            path = tmp_path / f"{name}{ending}"
+            if path != pairs:
+                subprocess.run([os.environ["TET_BIN"], "convert", pairs, path], check=True, capture_output=True)
+            report = run("stat", path)
+            rows = report.get("arrays", [report])
+            found.append({row["variable"]: [row[key] for key in STATISTICS] for row in rows})
+            text = subprocess.run([os.environ["TET_BIN"], "info", path], capture_output=True, check=True, text=True).stdout
+            assert path.name + "/" not in text and [line.split()[0] for line in text.splitlines() if line.startswith(("t ", "lat "))] == sorted(ds.variables, reverse=True)
+            columns = run("cat", path, "t", "--where", "t > 3.5")["columns"]
+            assert [column["name"] for column in columns] == ["obs", "t"]
+            array = tesseral.open(path)["t"]
+            # Rows of an array have all of its fields.
+            assert list(array.cells()) == list(array.to_pandas()) == array.to_arrow().column_names in (["obs", "t"], ["obs", "lat", "t"])
+        assert all(one == found[0] for one in found) and set(found[0]) == set(ds.variables)
 
 
 @pytest.mark.skipif(not FILES or "TET_BIN" not in os.environ, reason="the published files or the command line are absent")
@@ -809,6 +854,27 @@ def test_appending_never_overwrites(tmp_path, format):
         getattr(days(20, 1).tesseral, f"to_{format}")(path, append_dim="nope")
 
 
+@pytest.mark.parametrize("format", ENDINGS)
+@pytest.mark.parametrize(
+    "first, encoding, later",
+    [
+        ([1.0, np.nan], {"_FillValue": 1e20}, [2.0, 1e20]),
+        ([1.0, np.nan], {"dtype": "i2", "_FillValue": -2}, [2.0, -2.0]),
+        ([1.0, np.nan], {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -2}, [2.0, -1.0]),
+        (np.array(["a", None], object), {}, np.array(["", "b"], object)),
+    ],
+    ids=["floats", "integers", "packed", "text"],
+)
+def test_appending_never_makes_cells_missing(tmp_path, format, first, encoding, later):
+    path = tmp_path / f"a{ENDINGS[format]}"
+    write = lambda cells, **options: getattr(xr.Dataset({"v": ("t", cells)}).tesseral, f"to_{format}")(path, append_dim="t", **options)  # noqa: E731
+    write(first, encoding={"v": encoding})
+    with pytest.raises(tesseral.InvalidRequestError, match="cannot be stored exactly"):
+        write(later)
+    write(first)
+    np.testing.assert_array_equal(pd.isnull(xr.load_dataset(path, engine="tesseral").v), [False, True] * 2)
+
+
 def test_appending_dates_that_the_units_cannot_hold(tmp_path):
     days(0, 2, units="days since 2020-01-01", dtype=np.dtype("i4")).tesseral.to_tet(tmp_path / "a.tet")
     halves = days(2, 2).assign_coords(time=days(2, 2).time + np.timedelta64(12, "h"))
@@ -845,12 +911,18 @@ def test_what_no_format_holds_is_rejected_first(tmp_path):
     """Errors name the variable or the attribute."""
     with pytest.raises(tesseral.InvalidRequestError, match="without a name"):
         xr.Dataset({"": 1}).tesseral.to_tet(tmp_path / "a.tet")
-    for name, cells in {"mixed": np.array([1.5, "a"], object), "v": np.array(["a", None], object), "kinds": pd.Categorical(["a", "b"]), "n": pd.array([1, None], dtype="Int64")}.items():
+    for name, cells in {"mixed": np.array([1.5, "a"], object), "v": np.array([b"a", None], object), "kinds": pd.Categorical(["a", "b"]), "n": pd.array([1, None], dtype="Int64")}.items():
         with pytest.raises(tesseral.InvalidRequestError, match=f'"{name}"'):
             xr.Dataset({name: (("x",), cells)}).tesseral.to_tet(tmp_path / "a.tet")
     with pytest.raises(TypeError, match="started"):
         xr.Dataset({"t": ((), 1, {"started": object()})}).tesseral.to_tet(tmp_path / "a.tet")
-    for cells in (["a", None], [1.5, "a"], [object()], [1, None]):
+    with pytest.raises(NotImplementedError, match='i4.*array "pairs"'):
+        xr.Dataset({"pairs": (("x",), np.zeros(2, [("p", "i4"), ("q", "f8")]))}).tesseral.to_tet(tmp_path / "a.tet")
+    with pytest.raises(NotImplementedError, match='array "wide"'):
+        xr.Dataset({"wide": (("x",), np.zeros(2, np.longdouble))}).tesseral.to_tet(tmp_path / "a.tet")
+    with pytest.raises(TypeError, match="name 1 of an attribute"):
+        xr.Dataset({"t": ((), 1, {1: 2})}).tesseral.to_tet(tmp_path / "a.tet")
+    for cells in ([b"a", None], [1.5, "a"], [object()], [1, None]):
         with pytest.raises(tesseral.InvalidRequestError, match="'t'|array \"t\"|t"):
             xr.Dataset({"t": (("x",), np.array(cells, object))}).tesseral.to_tet(tmp_path / "a.tet")
     with pytest.raises(tesseral.InvalidRequestError, match="DataTree"):

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 
 from . import _reduce, _rows
-from ._coords import OF_CONTAINER, Coords, as_text
+from ._coords import Coords, as_text
 from ._errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Array(_reduce.Reducible):
     @property
     def attrs(self) -> dict[str, Any]:
         """Attributes of the array. A copy: changes do not affect the file."""
-        return {name: value for name, value in self._view.attributes().items() if not name.startswith(OF_CONTAINER)}
+        return self._view.attributes()
 
     @property
     def fields(self) -> dict[str, Field]:

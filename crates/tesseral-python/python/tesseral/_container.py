@@ -14,7 +14,6 @@ import numpy as np
 
 from . import _native
 from ._array import Array
-from ._coords import OF_CONTAINER
 from ._errors import ChangedError, InvalidRequestError, NotFoundError, TesseralError, UnsupportedError
 from ._storage import Source as Place, absolute, located, resolve, without_secrets
 
@@ -307,8 +306,7 @@ class Container(Mapping[str, Array]):
         attrs = self._source.attributes()
         if len(self._source):
             # Some formats store them with the arrays.
-            kept = self._source.view(0).attributes()
-            attrs |= {name.removeprefix(OF_CONTAINER): kept[name] for name in kept if name.startswith(OF_CONTAINER)}
+            attrs |= self._source.view(0).container_attributes()
         return attrs
 
     @property

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from . import _native
@@ -136,6 +137,8 @@ def _encoded(name: str, variable: xr.Variable) -> xr.Variable:
     if kind == "f":
         # xarray would declare NaN as the fill value of every float variable.
         encoding.setdefault("_FillValue", None)
+    elif kind in "OT" and not {"_FillValue", "missing_value"} & {*encoding, *variable.attrs}:
+        variable = _with_missing_text(variable)
     try:
         variable = xr.conventions.encode_cf_variable(variable, name=name)
     except Exception as error:
@@ -153,6 +156,20 @@ def _encoded(name: str, variable: xr.Variable) -> xr.Variable:
         encoding = {key: value for key, value in variable.encoding.items() if key not in ("chunksizes", "original_shape")}
         return xr.Variable((*variable.dims, "string1"), variable.data[..., np.newaxis], variable.attrs, encoding)
     return _typed(name, variable) if variable.dtype.kind in "OT" else variable
+
+
+def _with_missing_text(variable: xr.Variable) -> xr.Variable:
+    """Declares a text as missing that no cell holds, if some cells of a text variable are missing. xarray would make them empty text."""
+    cells = np.array(variable.data, object)
+    missing = pd.isnull(cells)
+    held = set(cells[~missing].ravel().tolist()) if missing.any() else set()
+    if not held or not all(isinstance(cell, str) for cell in held):
+        return variable
+    unused = next(text for text in ("", "missing", *(f"missing {i}" for i in range(len(held)))) if text not in held)
+    cells[missing] = None
+    out = xr.Variable(variable.dims, cells, variable.attrs, variable.encoding)
+    out.encoding["_FillValue"] = unused
+    return out
 
 
 def _mean_the_same(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
@@ -174,7 +191,9 @@ def _typed(name: str, variable: xr.Variable) -> xr.Variable:
             return variable.copy(deep=False, data=numbers)
     if len(kinds) > 1 or kinds - {str, bytes}:
         found = ", ".join(sorted(kind.__name__ for kind in kinds))
-        raise InvalidRequestError(f"an object array must hold only text, only bytes or only numbers, not {found}; replace missing values with fillna", array=name)
+        raise InvalidRequestError(
+            f"an object array must hold only text, only bytes or only numbers, not {found}; replace missing numbers by NaN", array=name
+        )
     return variable.copy(deep=False, data=cells)
 
 
@@ -188,10 +207,12 @@ def write(
     chunks: Any = None,
     codec: Any = None,
     fill: Any = None,
+    unlimited_dims: Iterable[str] | str | None = None,
     **options: Any,
 ) -> None:
     """Writes a Dataset, DataArray or DataTree to a new container, or appends it to an existing one."""
     groups = _with_encoding(groups_of(data), encoding)
+    unlimited = _unlimited(groups, unlimited_dims)
     place, settings = resolve(path, options.pop("storage_options", None))
     if append_dim is not None and _exists(place, settings):
         _append(groups, place, settings, format, append_dim, options)
@@ -212,12 +233,23 @@ def write(
                 chunks=_chunks_of(one, chunks),
                 codec=one.variable.encoding.get("codec", codec.get(one.name) if isinstance(codec, Mapping) else codec),
                 fill=fill,
+                unlimited=unlimited[one.group],
             )
             for one in variables
         ]
         for target, one in zip(targets, variables):
             if one.variable.dtype.kind != "O":
                 _store(target, one.variable.data)
+
+
+def _unlimited(groups: Groups, wanted: Iterable[str] | str | None) -> dict[str, list[str]]:
+    """Unlimited dimensions by group: the requested ones, or those in the encoding of the group and of the groups around it."""
+    out: dict[str, list[str]] = {}
+    for path, dataset in groups.items():
+        own = dataset.encoding.get("unlimited_dims") or () if wanted is None else wanted
+        around = out.get(path.rpartition("/")[0], []) if path else []
+        out[path] = [*around, *([own] if isinstance(own, str) else map(str, own))]
+    return out
 
 
 def _text_of(cells: Any) -> Any:
@@ -314,6 +346,7 @@ def _declare_grown(session: Session, name: str, array: Array, new: Encoded | Non
         role=array._view.own_role,
         chunks=array.chunks,
         codec=list(array.codecs),
+        unlimited=array._view.unlimited,
     )
 
 
@@ -346,16 +379,21 @@ def _expect(exact: bool, name: Any, array: Array) -> None:
 
 
 def _check_exact(one: Encoded, given: xr.Variable, array: Array) -> None:
-    """Raises where encoding changed values. Packing rounds, so packed variables are exempt."""
-    if one.variable.dtype == given.dtype or {"scale_factor", "add_offset"} & one.variable.attrs.keys():
+    """Raises where encoding changed values, or made them missing. Packing rounds: only missing cells of packed variables are compared."""
+    declared = _STORED & one.variable.attrs.keys()
+    if _STORED & given.attrs.keys() or one.variable.dtype == given.dtype and not declared:
         return
-    decoded = xr.conventions.decode_cf_variable(one.name, one.variable.copy())
-    _expect(_same(np.asarray(decoded.values), np.asarray(given.values)), one.path, array)
+    decoded = np.asarray(xr.conventions.decode_cf_variable(one.name, one.variable.copy()).values)
+    cells = np.asarray(given.values)
+    if {"scale_factor", "add_offset"} & declared:
+        decoded, cells = pd.isnull(decoded), pd.isnull(cells)
+    _expect(_same(decoded, cells), one.path, array)
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether cells are equal, NaN and NaT to themselves."""
-    return a.shape == b.shape and bool(np.all((a == b) | ((a != a) & (b != b))))
+    """Whether cells are equal, missing ones to each other."""
+    missing = pd.isnull(a)
+    return a.shape == b.shape and bool(np.all(missing == pd.isnull(b))) and bool(np.all(a[~missing] == b[~missing]))
 
 
 def _check(new: Mapping[str, Encoded], stored: Mapping[str, Array], groups: Groups, dim: str) -> None:

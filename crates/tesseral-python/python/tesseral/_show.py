@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ._container import Container
 
 _SHOWN = 20
+# The name of an object of a message.
+_NUMBERS = re.compile(r"\d+/\d+")
 _CELLS = 24
 
 
@@ -60,8 +62,11 @@ def safe(text: Any) -> str:
 
 
 def array_text(array: Array) -> str:
-    title = array.name if array.field in ("", array.name) else f"{array.name}[{array.field!r}]"
-    lines = [f"<tesseral.Array {title!r} ({_dims(array)}) {array.dtype_name}>"]
+    given = array.variable_name
+    title = repr(given if array.field in ("", array.name, given) else f"{array.name}[{array.field!r}]")
+    if given != array.name and _NUMBERS.fullmatch(array.name):
+        title += f", object {array.name}"
+    lines = [f"<tesseral.Array {title} ({_dims(array)}) {array.dtype_name}>"]
     lines += [f"  {name:8}{value}" for name, value in _facts(array)[2:]]
     lines += [f"  {name}: {value}"[:110] for name, value in list(array.attrs.items())[:_SHOWN]]
     return "\n".join(map(safe, lines))
@@ -83,7 +88,9 @@ def _line(container: Container, name: str) -> str:
         array = container[name]
     except Exception as error:
         return f"{name:16} {error}".splitlines()[0]
-    return f"{name:16} {array.dtype_name:10} ({_dims(array)})"
+    given = array.variable_name if _NUMBERS.fullmatch(name) else name
+    shown = name if given == name else f"{name:6} {given}"
+    return f"{shown:16} {array.dtype_name:10} ({_dims(array)})"
 
 
 def _column(rows: list[list[str]]) -> list[str]:

@@ -253,12 +253,14 @@ class Session:
         chunks: Chunks = None,
         codec: Codec = None,
         fill: Value | None = None,
+        unlimited: Sequence[str] = (),
     ) -> WritableArray:
         """Creates an array. Create all arrays before writing the first cells.
 
         With `values`, shape and dtype need not be given, and the cells are written at the latest when the container is committed.
         Text of variable length (NumPy's `U`, `T` and `O`) needs them in formats whose cells all have one size. `role` is `data`,
-        `coordinate`, `bounds`, `grid_mapping` or `ancillary`; a variable named as its only dimension is its index coordinate.
+        `coordinate`, `bounds`, `grid_mapping` or `ancillary`; a variable named as its only dimension is its index coordinate. `unlimited` are
+        names of dimensions that NetCDF files declare as such.
         """
         if values is not None:
             values = np.asarray(values)
@@ -297,6 +299,8 @@ class Session:
                 "text": None
                 if cells is None
                 else (max(map(len, cells), default=0), sum(map(len, cells)), any(c.endswith(b"\0") for c in cells)),
+                "binary": cells is not None and _is_binary(values),
+                "unlimited": [dim for dim in names if dim and dim in unlimited],
             }
         )
         array = WritableArray(self, number, name, extents, sizes, dtype, codec)
@@ -368,6 +372,11 @@ def _labels(dim: str, given: Any, extent: int) -> list[str] | np.ndarray[Any, An
     if values.dtype.kind in "biufMm":
         return values.astype(_native_order(values.dtype))
     return [as_text(value) for value in values]
+
+
+def _is_binary(values: Any) -> bool:
+    """Whether all cells are bytes, and there are any."""
+    return values.dtype.kind == "O" and values.size > 0 and all(isinstance(value, bytes) for value in values.flat)
 
 
 def _text_cells(name: str, values: Any) -> list[bytes]:

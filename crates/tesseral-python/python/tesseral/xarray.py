@@ -162,6 +162,7 @@ class _Builder:
         self.labels: dict[str, xr.Variable] = {}
         self.variables: dict[str, xr.Variable] = {}
         self.coordinates: set[str] = set()
+        self.unlimited: set[str] = set()
         self.tiled: dict[str, Array] = {}
 
     def add(self, name: str, array: Array) -> None:
@@ -172,10 +173,14 @@ class _Builder:
                 dim = f"{name}_{dim}"
             dims.append(dim)
             self.sizes[dim] = extent
+            if array._view.dims[axis] in array._view.unlimited:
+                self.unlimited.add(dim)
             if values is not None and dim not in self.labels:
                 self.labels[dim] = xr.Variable((dim,), values)
         attrs = _attributes(array)
-        text = _text_dtype(array, attrs.pop(_dataset.TEXT_DTYPE, None))
+        text = _text_dtype(array, attrs.get(_dataset.TEXT_DTYPE))
+        if text is not None:
+            del attrs[_dataset.TEXT_DTYPE]
         data = indexing.LazilyIndexedArray(_Cells(array, text))
         self.variables[name] = xr.Variable(tuple(dims), data, attrs, _encoding(array))
         # xarray itself decodes the attribute `coordinates`.
@@ -211,7 +216,10 @@ class _Builder:
         coords = {name: variable for name, variable in named.items() if name in self.coordinates or variable.dims == (name,)}
         data = {name: variable for name, variable in named.items() if name not in coords}
         # Indexes are built after decoding.
-        return xr.Dataset(data, coords=xr.Coordinates(coords, indexes={}), attrs=attrs)
+        out = xr.Dataset(data, coords=xr.Coordinates(coords, indexes={}), attrs=attrs)
+        if self.unlimited:
+            out.encoding["unlimited_dims"] = self.unlimited
+        return out
 
 
 class _Preferred(dict[Any, int]):
@@ -383,7 +391,9 @@ def dataset_of(container: Container, group: str | None = None, *, drop_variables
             raise UnsupportedError(
                 f"xarray has no sparse arrays: read the cells as a table with tesseral.open(path)[{name!r}].to_pandas()", array=name
             )
-    builder = _Builder(arrays)
+    # Coordinates of groups around this one are theirs: a tree inherits them.
+    around = {name.rpartition("/")[2] for name in container.variables if path and _is_around(name.rpartition("/")[0], path)}
+    builder = _Builder({*arrays, *around})
     for name, array in arrays.items():
         builder.add(name, array)
     if decode_coords is False:
@@ -416,6 +426,10 @@ def array_of(array: Array, **decoding: Any) -> xr.DataArray:
             stop = start + step * count
             chosen[dim] = slice(start, None if stop < 0 else stop, step) if inside else positions % extent
     return found.isel(chosen)
+
+
+def _is_around(outer: str, group: str) -> bool:
+    return not outer or group.startswith(f"{outer}/")
 
 
 def _by_given_names(arrays: dict[str, Array]) -> dict[str, Array]:
@@ -462,7 +476,8 @@ class TesseralAccessor:
 
     Options of all methods: `encoding` sets by variable how CF stores values (`dtype`, `scale_factor`, `add_offset`, `_FillValue`,
     `units`, `calendar`), `chunksizes` and `codec`; for a tree, keys are paths of groups, with a mapping for each. `chunks` and `codec`
-    apply to all variables. `append_dim` appends to an existing container along a dimension: variables, dtypes and all other coordinates
+    apply to all variables. `unlimited_dims` names dimensions that NetCDF files declare as unlimited, by default those in the encoding of
+    the dataset. `append_dim` appends to an existing container along a dimension: variables, dtypes and all other coordinates
     must match, and labels must be new and continue the order; the container is rewritten, without its earlier versions. `overwrite`
     replaces an existing container. A path can be a URL, with `storage_options` as in `tesseral.open`. Other options are those of
     `tesseral.create`.
