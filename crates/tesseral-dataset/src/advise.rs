@@ -80,6 +80,8 @@ pub fn advise(array: &Array, reads: &[String], shown: usize) -> Result<Vec<Chunk
 /// Candidate shapes of powers of two and whole dimensions with a reasonable chunk size.
 fn candidates(shape: &[u64], cell: u64) -> Vec<Coords> {
     let mut base = 2;
+    // Shapes of many dimensions take more memory each.
+    let tried = TRIED * 8 / (shape.len() as u64).max(8);
     let extents = |n: u64, base: u64| -> Vec<u64> {
         let mut out: Vec<u64> =
             std::iter::successors(Some(1_u64), |e| e.checked_mul(base)).take_while(|e| *e < n).collect();
@@ -87,7 +89,7 @@ fn candidates(shape: &[u64], cell: u64) -> Vec<Coords> {
         out
     };
     let count = |base: u64| shape.iter().fold(1_u64, |n, s| n.saturating_mul(extents(*s, base).len() as u64));
-    while count(base) > TRIED && base < 1 << 32 {
+    while count(base) > tried && base < 1 << 32 {
         base *= 2;
     }
     let all = Region::from_shape(shape).cells().unwrap_or(u64::MAX).saturating_mul(cell);
@@ -95,7 +97,7 @@ fn candidates(shape: &[u64], cell: u64) -> Vec<Coords> {
     for n in shape {
         let mut extents = extents(*n, base);
         // Of very many dimensions the last ones are whole.
-        if extents.len() as u64 * out.len() as u64 > TRIED {
+        if extents.len() as u64 * out.len() as u64 > tried {
             extents = vec![(*n).max(1)];
         }
         out = out
@@ -175,7 +177,7 @@ mod tests {
     #[test]
     fn the_number_of_candidates_is_bounded() {
         for shape in [&[64; 8][..], &[2; 32], &[1 << 40; 32]] {
-            assert!(candidates(shape, 4).len() as u64 <= TRIED);
+            assert!(candidates(shape, 4).len() as u64 <= TRIED * 8 / (shape.len() as u64).max(8));
         }
         assert!(!candidates(&[3], 4).is_empty());
         assert!(!candidates(&[], 4).is_empty());
