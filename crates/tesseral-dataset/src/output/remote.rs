@@ -37,7 +37,7 @@ pub(super) struct RemoteTarget {
 
 /// The object or folder at the URL.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum OccupiedBy {
     Nothing,
     Object,
     Folder,
@@ -78,7 +78,7 @@ impl RemoteTarget {
     }
 
     fn create(&self) -> Result<()> {
-        if found(&*self.store)? != Found::Nothing {
+        if occupied_by(&*self.store)? != OccupiedBy::Nothing {
             return Err(exists(self.store.location()));
         }
         if !self.local.is_dir() {
@@ -113,14 +113,14 @@ fn exists(location: &str) -> Error {
     Error::invalid(format!("output {location} already exists")).hint(Advice::Overwrite)
 }
 
-fn found(store: &dyn Store) -> Result<Found> {
+fn occupied_by(store: &dyn Store) -> Result<OccupiedBy> {
     match store.len("") {
-        Ok(_) => Ok(Found::Object),
+        Ok(_) => Ok(OccupiedBy::Object),
         Err(e) => match e.kind() {
-            ErrorKind::NotFound { .. } => Ok(Found::Nothing),
+            ErrorKind::NotFound { .. } => Ok(OccupiedBy::Nothing),
             ErrorKind::Io { source, .. } if source.kind() == std::io::ErrorKind::IsADirectory => {
                 // A bucket without objects is a folder, too.
-                Ok(if store.list("")?.is_empty() { Found::Nothing } else { Found::Folder })
+                Ok(if store.list("")?.is_empty() { OccupiedBy::Nothing } else { OccupiedBy::Folder })
             }
             _ => Err(e),
         },
@@ -134,15 +134,15 @@ const ANOTHER: &str = "remove it with a program for the store, or choose another
 pub(super) fn check(store: &Arc<dyn Store>, kind: OutputKind, overwrite: Overwrite) -> Result<()> {
     let location = store.location();
     let refuse = |why: &str| Error::invalid(format!("cannot replace {location}: {why}")).hint(ANOTHER);
-    match (found(&**store)?, overwrite) {
-        (Found::Nothing, _) => Ok(()),
+    match (occupied_by(&**store)?, overwrite) {
+        (OccupiedBy::Nothing, _) => Ok(()),
         // The advice to overwrite would lead to the next error.
-        (Found::Folder, Overwrite::Refuse) => {
+        (OccupiedBy::Folder, Overwrite::Refuse) => {
             Err(Error::invalid(format!("output {location} already exists")).hint(ANOTHER))
         }
         (_, Overwrite::Refuse) => Err(exists(location)),
-        (Found::Folder, _) => Err(refuse("folders of object stores are not replaced")),
-        (Found::Object, _) => match kind {
+        (OccupiedBy::Folder, _) => Err(refuse("folders of object stores are not replaced")),
+        (OccupiedBy::Object, _) => match kind {
             OutputKind::Document => Ok(()),
             OutputKind::Dataset { folder: true } => Err(refuse("it is an object, not a folder")),
             OutputKind::Dataset { folder: false } => {
