@@ -222,7 +222,7 @@ fn several_arrays_take_as_many_rounds_as_one() {
 }
 
 /// Rounds of reading all cells of an index of several sources, whose chunks are in the table or found by their own format.
-fn rounds_of_sources(format: &'static str, codec: &'static str, count: usize, in_table: bool) -> u64 {
+fn rounds_of_sources(format: &str, codec: &'static str, count: usize, in_table: bool) -> u64 {
     let folder = tempfile::tempdir().unwrap();
     let case = Case::counting(DType::UInt32, &[20, 30], &[20, 30], codec);
     let paths: Vec<_> = (0..count).map(|n| folder.path().join(format!("{n}.x"))).collect();
