@@ -53,7 +53,7 @@ impl Array {
     }
 
     /// Returns the array as the only one of its container.
-    pub(crate) fn as_whole(mut self, whole: bool) -> Self {
+    pub(crate) fn with_whole(mut self, whole: bool) -> Self {
         self.whole = whole;
         self
     }

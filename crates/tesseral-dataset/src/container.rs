@@ -485,7 +485,7 @@ impl Container {
         let handle = if self.physical { handle.physical() } else { handle };
         // Objects of messages are numbered, also the only one.
         let whole = self.len() == 1 && self.format.messages().is_none();
-        Ok(Array::new(handle, self.execution.clone()).as_whole(whole))
+        Ok(Array::new(handle, self.execution.clone()).with_whole(whole))
     }
 
     /// Attributes of the container.

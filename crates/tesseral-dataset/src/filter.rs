@@ -467,7 +467,7 @@ fn date(dtype: DType, text: &str) -> Option<Scalar> {
 
 #[cfg(test)]
 mod tests {
-    use tesseral_core::{ErrorKind, Field};
+    use tesseral_core::{ErrorKind, Field, Value};
 
     use super::*;
 
