@@ -188,8 +188,8 @@ type PyAnswers<'py> = (Vec<Bound<'py, PyAny>>, Vec<Vec<f64>>, Option<Vec<Bound<'
 /// Answers a question about the cells of a view.
 pub(crate) fn reduce<'py>(py: Python<'py>, view: &PyView, input: &ReduceInput) -> PyResult<PyAnswers<'py>> {
     answered(py, view, input, |asked| match asked.ask_floats()? {
-        Some(floats) => Ok(Found::Floats(floats)),
-        None => asked.ask().map(Found::Answers),
+        Some(floats) => Ok(FoundAnswers::Floats(floats)),
+        None => asked.ask().map(FoundAnswers::Answers),
     })
 }
 
@@ -201,11 +201,13 @@ pub(crate) fn merged<'py>(
     results: &[u8],
     units: u64,
 ) -> PyResult<PyAnswers<'py>> {
-    answered(py, view, input, |asked| asked.merge(Results::from_bytes(results)?, units).map(Found::Answers))
+    answered(py, view, input, |asked| {
+        asked.merge(Results::from_bytes(results)?, units).map(FoundAnswers::Answers)
+    })
 }
 
 /// What was found: a value for each answer, or arrays of floats.
-enum Found {
+enum FoundAnswers {
     Answers(Answers),
     Floats(FloatAnswers),
 }
@@ -214,7 +216,7 @@ fn answered<'py>(
     py: Python<'py>,
     view: &PyView,
     input: &ReduceInput,
-    answer: impl FnOnce(&Asked<'_>) -> tesseral::Result<Found> + Send,
+    answer: impl FnOnce(&Asked<'_>) -> tesseral::Result<FoundAnswers> + Send,
 ) -> PyResult<PyAnswers<'py>> {
     let statistics = input.statistics()?;
     input.check(view, &statistics)?;
@@ -230,10 +232,12 @@ fn answered<'py>(
         })
         .collect();
     let element = view.field().dtype;
+    let groups = axes.iter().find_map(|axis| axis.groups.as_ref());
+    let groups = groups.map(|groups| labels(py, groups)).transpose()?;
     let mut columns = Vec::with_capacity(statistics.len());
     let answers = match found {
-        Found::Answers(answers) => answers,
-        Found::Floats(FloatAnswers { shape, columns: floats }) => {
+        FoundAnswers::Answers(answers) => answers,
+        FoundAnswers::Floats(FloatAnswers { shape, columns: floats }) => {
             for column in floats {
                 let array = match column {
                     FloatColumn::Numbers(numbers) => numpy_array::numbers(py, numbers, &shape)?,
@@ -241,15 +245,14 @@ fn answered<'py>(
                 };
                 columns.push(turned(py, array, &backward)?);
             }
-            return Ok((columns, Vec::new(), None));
+            return Ok((columns, Vec::new(), groups));
         }
     };
     for (statistic, column) in statistics.iter().zip(&answers.columns) {
         let array = shaped(py, column, &answers.shape, statistic, input.weighted(), element)?;
         columns.push(turned(py, array, &backward)?);
     }
-    let groups = axes.iter().find_map(|axis| axis.groups.as_ref());
-    Ok((columns, answers.edges, groups.map(|groups| labels(py, groups)).transpose()?))
+    Ok((columns, answers.edges, groups))
 }
 
 /// The groups of a question, without its answers.
