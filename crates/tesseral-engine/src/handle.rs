@@ -39,6 +39,8 @@ pub struct Handle {
     packings: Option<Arc<[(String, Packing)]>>,
     /// Axes that continue at their start.
     continued: Vec<usize>,
+    /// Bytes of mapped files that large operations used.
+    pub(crate) used: Arc<AtomicU64>,
 }
 
 impl Handle {
@@ -61,6 +63,7 @@ impl Handle {
             limits,
             packings: None,
             continued: Vec::new(),
+            used: Arc::default(),
         })
     }
 

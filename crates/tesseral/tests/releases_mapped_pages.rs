@@ -55,5 +55,10 @@ fn reductions_and_full_reads_do_not_hold_the_file() {
             assert!(cells.as_slice::<f32>().unwrap().iter().all(|cell| *cell == 1.5));
             assert!(grown <= BYTES + ALLOWED, "{grown} bytes for all cells of chunks of {chunk:?}");
         }
+        // Pages of a file that is read again and again stay.
+        let before = status("VmRSS:");
+        (0..6).for_each(|_| drop(array.summary(&all, StatSet::SUM).unwrap()));
+        let kept = status("VmRSS:").saturating_sub(before);
+        assert!(kept >= BYTES / 2, "{kept} bytes are kept of chunks of {chunk:?}");
     }
 }

@@ -116,6 +116,9 @@ pub(crate) fn fixed_size(handle: &Handle, field: u16) -> Result<usize> {
 /// smaller ones are likely to be read again.
 const RELEASED: u64 = 32 << 20;
 const RELEASED_FROM: u64 = 64 << 20;
+/// Operations of at most so many bytes keep the pages of an array of which as much was used before, so many times.
+const KEPT: u64 = 1 << 30;
+const REPEATS: u64 = 4;
 
 /// A planned execution over dense chunks.
 pub(crate) struct PreparedRead {
@@ -211,6 +214,10 @@ impl PreparedRead {
         let Some(resident) = self.resident.as_ref().filter(|_| self.bytes >= RELEASED_FROM) else { return };
         let before = self.used.fetch_add(bytes, Ordering::Relaxed);
         if before / RELEASED != before.saturating_add(bytes) / RELEASED {
+            let used = handle.used.fetch_add(RELEASED, Ordering::Relaxed);
+            if self.bytes <= KEPT && used > REPEATS * self.bytes {
+                return;
+            }
             for (object, _) in resident {
                 handle.store().release(&handle.source().object(*object));
             }
