@@ -4,6 +4,7 @@
 //! of their groups into a state of its own, and these are merged. Sums are exact, so the result does not depend on which groups.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
@@ -129,6 +130,21 @@ impl Reduced {
     }
 }
 
+/// An axis whose positions are reduced by groups or windows.
+#[derive(Clone, Copy)]
+pub(crate) struct PositionGroups<'a> {
+    pub axis: usize,
+    /// Number of groups.
+    pub count: u64,
+    /// Neighbors of one group among the positions from one to another: relative to the first, and the group.
+    pub runs: &'a (dyn Fn(u64, u64) -> Vec<(Range<usize>, usize)> + Sync),
+}
+
+/// The bytes that the states of positions take at most.
+pub(crate) fn state_bytes(positions: u64) -> u64 {
+    positions.saturating_mul(STATE)
+}
+
 /// Groups over the same kept positions.
 struct Stack {
     kept: Region,
@@ -148,13 +164,29 @@ pub fn reduce(
     wanted: StatSet,
     options: &Options,
 ) -> Result<Reduced> {
-    handle.operate(options, |handle| reduce_along(handle, request, axes, wanted, options))
+    handle.operate(options, |handle| reduce_along(handle, request, axes, None, wanted, options))
+}
+
+/// Folds a selection of one field along `axes`, and along another one by groups of its positions.
+///
+/// # Errors
+/// As [`reduce`].
+pub(crate) fn reduce_groups(
+    handle: &Handle,
+    request: &Request,
+    axes: &[usize],
+    groups: PositionGroups<'_>,
+    wanted: StatSet,
+    options: &Options,
+) -> Result<Reduced> {
+    handle.operate(options, |handle| reduce_along(handle, request, axes, Some(groups), wanted, options))
 }
 
 fn reduce_along(
     handle: &Handle,
     request: &Request,
     axes: &[usize],
+    grouped: Option<PositionGroups<'_>>,
     wanted: StatSet,
     options: &Options,
 ) -> Result<Reduced> {
@@ -167,12 +199,23 @@ fn reduce_along(
             return Err(Error::invalid(detail).in_array(&handle.schema().name));
         }
     }
-    let kept = |bounds: &[(u64, u64)]| {
-        Region::new(bounds.iter().zip(&reduced).filter(|(_, r)| !**r).map(|(b, _)| *b))
+    // The axis of groups among the kept ones.
+    let place = grouped.map(|groups| {
+        reduced[groups.axis] = true;
+        reduced[..groups.axis].iter().filter(|reduced| !**reduced).count()
+    });
+    let with_groups = |region: Region| match (grouped, place) {
+        (Some(groups), Some(place)) => {
+            let mut bounds = region.bounds().to_vec();
+            bounds.insert(place, (0, groups.count));
+            Region::new(bounds)
+        }
+        _ => region,
     };
-    let shape = kept(Region::from_shape(&prepared.selection.shape()).bounds()).shape();
+    let whole = Region::from_shape(&prepared.selection.shape());
+    let shape = with_groups(kept(&whole, &reduced)).shape();
     let positions = Region::from_shape(&shape).cells().unwrap_or(u64::MAX);
-    let states = positions.saturating_mul(STATE);
+    let states = state_bytes(positions);
     options.check_memory("the results", states)?;
     check_results(handle, request, states)?;
     if prepared.groups.joined() {
@@ -197,8 +240,9 @@ fn reduce_along(
 
     // Folds groups of a stack until there are none left; `None` if there was none.
     let fold_next = |stack: &Stack, next: &AtomicUsize| -> Result<Option<AxisFold>> {
+        let extents = with_groups(stack.kept.clone()).shape();
         let extents: SmallVec<[usize; 4]> =
-            stack.kept.shape().iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
+            extents.iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
         let origin: SmallVec<[usize; 4]> = extents.iter().map(|_| 0).collect();
         let mut fold = None;
         while let Some(&index) = stack.groups.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -215,7 +259,35 @@ fn reduce_along(
                     shape: &view.extents,
                     strides: &strides,
                 };
-                fold.fold(&cells, &reduced, &origin, &visitor.missing)
+                let (Some(groups), Some(place)) = (grouped, place) else {
+                    return fold.fold(&cells, &reduced, &origin, &visitor.missing);
+                };
+                // The cells of each run of one group are those of one position of an additional axis.
+                let along = groups.axis;
+                let group = prepared.groups.get(&prepared.plan, index as usize)?;
+                let target = prepared.selection.clip(group.region).map(|(_, target)| target);
+                let (start, end) = target.map_or((0, 0), |target| target.bounds()[along]);
+                let mut reduced: SmallVec<[bool; 6]> = SmallVec::from_slice(&reduced);
+                let mut strides: SmallVec<[usize; 6]> = SmallVec::from_slice(&strides);
+                reduced.insert(along, false);
+                strides.insert(along, 0);
+                for (run, group) in (groups.runs)(start, end) {
+                    let mut shape: SmallVec<[usize; 6]> = SmallVec::from_slice(&view.extents);
+                    shape[along] = run.len();
+                    shape.insert(along, 1);
+                    let mut origin = origin.clone();
+                    origin[place] = group;
+                    let first = run.start * strides[along + 1];
+                    let outside = || Error::internal("a group exceeds its chunk");
+                    let cells = axis::AxisCells {
+                        cells: view.values.get(first * view.size..).ok_or_else(outside)?,
+                        validity: view.validity.map(|v| v.get(first..).ok_or_else(outside)).transpose()?,
+                        shape: &shape,
+                        strides: &strides,
+                    };
+                    fold.fold(&cells, &reduced, &origin, &visitor.missing)?;
+                }
+                Ok(())
             })?;
             ticker.tick()?;
         }
@@ -235,7 +307,7 @@ fn reduce_along(
         for part in parts {
             fold.merge(&part)?;
         }
-        Ok((stack.kept.clone(), fold))
+        Ok((with_groups(stack.kept.clone()), fold))
     };
     let blocks: Vec<(Region, AxisFold)> = workers.run(|| {
         if prepared.parallel() {

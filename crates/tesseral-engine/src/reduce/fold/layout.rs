@@ -73,6 +73,26 @@ impl AxisRole {
         }
     }
 
+    /// Neighbors that belong to one slot among positions `start..end` of an axis of `extent`: relative to the first, and the slot.
+    pub(super) fn runs(&self, start: u64, end: u64, extent: u64) -> Vec<(std::ops::Range<usize>, usize)> {
+        if let Self::Groups { slots, count } = self {
+            let slots = slots.get(index(start)..index(end)).unwrap_or_default();
+            let mut at = 0;
+            let runs = slots.chunk_by(|a, b| a == b).map(|run| {
+                at += run.len();
+                (at - run.len()..at, run[0])
+            });
+            return runs.filter(|(_, slot)| slot < count).map(|(run, slot)| (run, index(slot))).collect();
+        }
+        let (first, last) = self.reached(start, end);
+        let run = |slot: u64| {
+            let window = self.window(slot, extent);
+            let (from, to) = (window.start.max(start), window.end.min(end));
+            (from < to).then(|| (index(from - start)..index(to - start), index(slot)))
+        };
+        (first..last).filter_map(run).collect()
+    }
+
     /// The slots that positions `start..end` belong to, as an enclosing range.
     pub(super) fn reached(&self, start: u64, end: u64) -> (u64, u64) {
         match self {

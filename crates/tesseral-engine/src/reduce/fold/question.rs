@@ -1,6 +1,6 @@
 //! Several statistics of one pass, and their answers.
 
-use tesseral_core::{DType, Error, Result};
+use tesseral_core::{DType, Error, ErrorKind, Result};
 use tesseral_format::{Column, Request};
 
 use super::job::{Job, Results};
@@ -14,7 +14,8 @@ use super::weights::Weights;
 use super::{histogram, job};
 use crate::handle::Handle;
 use crate::options::Options;
-use crate::reduce::axes::{Reduced, reduce};
+use crate::plan::expansion::check_results;
+use crate::reduce::axes::{PositionGroups, Reduced, reduce, reduce_groups, state_bytes};
 use crate::reduce::kernel::summary::StatSet;
 
 /// Statistics of the cells of each slot of a fold.
@@ -169,7 +170,8 @@ impl Question {
             return Ok(None);
         }
         let Some(reduced) = self.plain_states(handle, request, options)? else { return Ok(None) };
-        let column = |statistic: &Statistic| statistic.floats(&reduced, dtype, self.finish);
+        let least = self.least.map_or(0, |(least, _)| least);
+        let column = |statistic: &Statistic| statistic.floats(&reduced, dtype, self.finish, least);
         let columns = options.run(|| self.statistics.iter().map(column).collect());
         Ok(Some(FloatAnswers { shape: reduced.shape, columns }))
     }
@@ -214,8 +216,22 @@ impl Question {
 
     /// The states along axes of the vectorized fold, without units and a state for each slot.
     fn plain_states(&self, handle: &Handle, request: &Request, options: &Options) -> Result<Option<Reduced>> {
-        let dense = request.columns.len() == 1 && !handle.schema().sparse;
-        let wanted = self.fold.fast_statistics(request).filter(|_| dense && self.least.is_none());
+        if request.columns.len() != 1 || handle.schema().sparse {
+            return Ok(None);
+        }
+        if let Some((axis, extent, wanted)) = self.groups_of_places(handle, request, options) {
+            let reduces = |axis: &usize| self.fold.roles[*axis] == AxisRole::Reduce;
+            let axes: Vec<usize> = (0..self.fold.roles.len()).filter(reduces).collect();
+            let role = &self.fold.roles[axis];
+            let runs = |start: u64, end: u64| role.runs(start, end, extent);
+            let groups = PositionGroups { axis, count: role.slots(extent).unwrap_or(1), runs: &runs };
+            return match reduce_groups(handle, request, &axes, groups, wanted, options) {
+                // Units are smaller than the chunks that this fold reads.
+                Err(error) if matches!(error.kind(), ErrorKind::Limit { .. }) => Ok(None),
+                reduced => reduced.map(Some),
+            };
+        }
+        let wanted = self.fold.fast_statistics(request);
         let Some(wanted) = wanted else { return Ok(None) };
         let reduces = |axis: &usize| self.fold.roles[*axis] == AxisRole::Reduce;
         let axes: Vec<usize> = (0..self.fold.roles.len()).filter(reduces).collect();
@@ -223,6 +239,31 @@ impl Question {
             return Ok(None);
         }
         reduce(handle, request, &axes, wanted, options).map(Some)
+    }
+
+    /// The only axis of groups or windows where other axes are kept, its extent, and the statistics to request: a state for each
+    /// group of each place would be slow and large. `None` for other questions, under a memory limit, and if the states would
+    /// be too many.
+    fn groups_of_places(
+        &self,
+        handle: &Handle,
+        request: &Request,
+        options: &Options,
+    ) -> Option<(usize, u64, StatSet)> {
+        let roles = &self.fold.roles;
+        let is_plain = |role: &AxisRole| matches!(role, AxisRole::Keep | AxisRole::Reduce);
+        let mut grouped = (0..roles.len()).filter(|axis| !is_plain(&roles[*axis]));
+        let (Some(axis), None) = (grouped.next(), grouped.next()) else { return None };
+        // The same fold with all positions in one group shows whether the vectorized one applies.
+        let plain = roles.iter().map(|role| if is_plain(role) { role.clone() } else { AxisRole::Reduce });
+        let plain = Fold { roles: plain.collect(), ..self.fold.clone() };
+        let wanted = plain.fast_statistics(request)?;
+        let shape = request.selection().filter(|selection| selection.rank() == roles.len())?.shape();
+        let slots = roles.iter().zip(&shape).filter_map(|(role, extent)| role.slots(*extent));
+        let states = state_bytes(slots.fold(1_u64, u64::saturating_mul));
+        let fits = options.memory.is_none() && check_results(handle, request, states).is_ok();
+        let known = roles.contains(&AxisRole::Keep) && roles[axis].fits(shape[axis]);
+        (fits && known).then_some((axis, shape[axis], wanted))
     }
 
     /// The answers along axes by the vectorized fold.
@@ -234,7 +275,10 @@ impl Question {
     ) -> Result<Option<Answers>> {
         let Some(reduced) = self.plain_states(handle, request, options)? else { return Ok(None) };
         let answer = |statistic: &Statistic| {
-            reduced.collect(|fold, i| statistic.of_summary(&Position(fold, i), self.finish))
+            reduced.collect(|fold, i| match self.least {
+                Some((least, _)) if fold.valid(i) < least => Answer::None,
+                _ => statistic.of_summary(&Position(fold, i), self.finish),
+            })
         };
         let columns = options.run(|| self.statistics.iter().map(answer).collect());
         let cells = reduced.collect(|fold, i| fold.count(i));

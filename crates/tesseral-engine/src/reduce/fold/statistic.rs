@@ -360,9 +360,11 @@ impl Statistic {
         }
     }
 
-    /// The answers from a fold along axes; NaN where there is none. The statistic [has floats](Self::has_floats).
-    pub(super) fn floats(&self, reduced: &Reduced, dtype: DType, how: Finish) -> FloatColumn {
-        let excluded = |fold: &AxisFold, i: usize| !how.skip_nan && fold.nans(i) > 0;
+    /// The answers from a fold along axes; NaN where there is none, or fewer values than `least`. The statistic [has
+    /// floats](Self::has_floats).
+    pub(super) fn floats(&self, reduced: &Reduced, dtype: DType, how: Finish, least: u64) -> FloatColumn {
+        let excluded =
+            |fold: &AxisFold, i: usize| (!how.skip_nan && fold.nans(i) > 0) || fold.valid(i) < least;
         if let Self::Min | Self::Max = self {
             let cells: Vec<u8> = dispatch_element!(dtype, T => {
                 let nan = Scalar::parse(dtype, "NaN").ok().and_then(|nan| nan.get::<T>());
@@ -386,9 +388,9 @@ impl Statistic {
                     (first..).zip(&mut *out).for_each(|(i, to)| *to = sum(i));
                 }
             }
-            if !how.skip_nan && fold.any_nan() {
-                let nans = (first..).zip(out).filter(|(i, _)| fold.nans(*i) > 0);
-                nans.for_each(|(_, to)| *to = f64::NAN);
+            if (!how.skip_nan && fold.any_nan()) || least > 0 {
+                let excluded = (first..).zip(out).filter(|(i, _)| excluded(fold, *i));
+                excluded.for_each(|(_, to)| *to = f64::NAN);
             }
         }))
     }

@@ -82,6 +82,8 @@ const PANEL: usize = if cfg!(test) { 2 << 10 } else { 512 << 10 };
 const WIDTH: usize = if cfg!(test) { 1 << 10 } else { 256 << 10 };
 /// Fewer rows are not worth a pass over the sums of the columns.
 const LEAST_ROWS: usize = 4;
+/// Positions whose answers are computed together if they have equally many cells.
+const LISTED: usize = 512;
 /// Size of the results of the columns of a panel whose cells are read only once, in bytes: they stay in L2, and the cells need not.
 const RESULTS: usize = if cfg!(test) { 2 << 10 } else { 512 << 10 };
 
@@ -551,34 +553,43 @@ impl AxisFold {
         (n > ddof && self.wanted.has(StatSet::SPREAD)).then(|| self.moments(i).std(n, ddof))
     }
 
-    /// The number of cells of each position, if none of them is null, NaN or infinite.
-    fn common_count(&self) -> Option<u64> {
+    /// The number of cells of each of `len` positions from `first` on, if it is the same and none of them is null, NaN or infinite.
+    fn common_count(&self, first: usize, len: usize) -> Option<u64> {
         let [negative, positive] = &self.infinities;
-        let counts = [&self.cells, &self.nulls, &self.nans, negative, positive];
-        counts.iter().all(|counts| counts.is_empty()).then_some(self.everywhere)
+        let counts = [&self.nulls, &self.nans, negative, positive];
+        let cells = self.cells.get(first..first + len).unwrap_or_default();
+        let same = cells.windows(2).all(|pair| pair[0] == pair[1]);
+        let more = cells.first().copied().unwrap_or(0);
+        (same && counts.iter().all(|counts| counts.is_empty())).then_some(self.everywhere + more)
     }
 
     /// The means of adjacent positions from `first` on, correctly rounded; NaN where sums are not requested or there is no value.
     pub fn means(&self, first: usize, out: &mut [f64]) {
-        match (&self.sums.floats, self.common_count()) {
-            (Some(sums), Some(n)) if n > 0 => sums.means(first, n, out),
-            _ => (first..).zip(out).for_each(|(i, mean)| *mean = self.mean(i).unwrap_or(f64::NAN)),
+        for (piece, out) in out.chunks_mut(LISTED).enumerate() {
+            let first = first + piece * LISTED;
+            match (&self.sums.floats, self.common_count(first, out.len())) {
+                (Some(sums), Some(n)) if n > 0 => sums.means(first, n, out),
+                _ => (first..).zip(out).for_each(|(i, mean)| *mean = self.mean(i).unwrap_or(f64::NAN)),
+            }
         }
     }
 
     /// The variances of adjacent positions from `first` on, or with `root` the standard deviations, with `ddof` degrees of freedom less
     /// than there are values, correctly rounded; NaN where they are not requested or there are too few values.
     pub fn spreads(&self, first: usize, ddof: u64, root: bool, out: &mut [f64]) {
-        out.fill(f64::NAN);
-        if let (Some(sums), Some(squares), Some(n)) =
-            (&self.sums.floats, &self.sums.float_squares, self.common_count())
-            && n > ddof
-        {
-            sums.spreads(squares, (first, n, ddof), root, out);
-        }
-        for (i, spread) in (first..).zip(out).filter(|(_, spread)| spread.is_nan()) {
-            let exact = if root { self.std_of(i, ddof) } else { self.variance_of(i, ddof) };
-            *spread = exact.unwrap_or(f64::NAN);
+        for (piece, out) in out.chunks_mut(LISTED).enumerate() {
+            let first = first + piece * LISTED;
+            out.fill(f64::NAN);
+            if let (Some(sums), Some(squares), Some(n)) =
+                (&self.sums.floats, &self.sums.float_squares, self.common_count(first, out.len()))
+                && n > ddof
+            {
+                sums.spreads(squares, (first, n, ddof), root, out);
+            }
+            for (i, spread) in (first..).zip(out).filter(|(_, spread)| spread.is_nan()) {
+                let exact = if root { self.std_of(i, ddof) } else { self.variance_of(i, ddof) };
+                *spread = exact.unwrap_or(f64::NAN);
+            }
         }
     }
 
