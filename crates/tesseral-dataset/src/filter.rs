@@ -467,7 +467,7 @@ fn date(dtype: DType, text: &str) -> Option<Scalar> {
 
 #[cfg(test)]
 mod tests {
-    use tesseral_core::{ErrorKind, Field, Value};
+    use tesseral_core::{ErrorKind, Field};
 
     use super::*;
 
@@ -549,12 +549,14 @@ mod tests {
     }
 
     #[test]
-    fn the_only_field_is_found_by_its_user_defined_name() {
-        let mut schema = ArraySchema::dense("0/2", DType::Int32, &[4], &[4]);
-        schema.attributes.insert("name".to_owned(), Value::from("t"));
-        assert_eq!(parse(&schema, "t > 5").unwrap(), less("0/2", Op::Gt, Scalar::from_element(5_i32)));
+    fn the_only_field_is_found_by_the_name_of_its_array() {
+        let mut schema = ArraySchema::dense("v", DType::Int32, &[4], &[4]);
+        schema.fields[0].name = "t".to_owned();
+        for text in ["t > 5", "v > 5"] {
+            assert_eq!(parse(&schema, text).unwrap(), less("t", Op::Gt, Scalar::from_element(5_i32)));
+        }
         let error = parse(&schema, "x > 5").unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::NotFound { candidates, .. } if *candidates == ["0/2"]));
+        assert!(matches!(error.kind(), ErrorKind::NotFound { candidates, .. } if *candidates == ["t"]));
     }
 
     #[test]
