@@ -6,7 +6,7 @@
     bench/simulate.py --measure  compare the sizes below with files of growing size, which `tet` reads from a server (--tet, --latency)
 
 What is measured: bytes of metadata for each chunk, fragment, source and message (`FACTS`), and requests and rounds of operations. What is
-modelled: a store's latency, bandwidth and limit of requests (`Store`), and how many of the measured sizes a large array has. A plan is a list
+modeled: a store's latency, bandwidth and limit of requests (`Store`), and how many of the measured sizes a large array has. A plan is a list
 of rounds, each a number of requests of one size. Requests of a round are replayed one by one on the connections of a client, in order; those
 beyond the first 20,000 follow at the rate that these reached. The simulation has no random numbers: it prints the same tables everywhere.
 """
