@@ -384,18 +384,18 @@ fn a_changed_byte_of_a_chunk_read_in_ranges_is_detected() {
     use std::os::unix::fs::FileExt;
     let folder = tempfile::tempdir().unwrap();
     let last = format!("0={}:{}", SHAPE[0] - 1, SHAPE[0]);
-    for (path, damaged) in [
-        // The digest covers the whole object: the first range is an error, too.
-        (source(folder.path(), "plain.tgm", "tensogram", 0, None), "0=0:1"),
-        // Digests cover blocks.
-        (source(folder.path(), "one.tet", "tet", SHAPE[0], None), last.as_str()),
+    // Digests cover blocks: ranges elsewhere are read.
+    for path in [
+        source(folder.path(), "plain.tgm", "tensogram", 0, None),
+        source(folder.path(), "one.tet", "tet", SHAPE[0], None),
     ] {
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         file.write_all_at(b"changed", (32 << 20) - 256).unwrap();
         let array = limited().open(&path).unwrap().array_at(0).unwrap();
-        let range = array.select([damaged]).unwrap();
+        let range = array.select([last.as_str()]).unwrap();
         let error = bounded("read", || array.read(&range).unwrap_err());
         assert!(matches!(error.kind(), ErrorKind::Corrupt { .. }), "{error}");
+        assert!(array.read(&array.select(["0=0:1"]).unwrap()).is_ok());
         assert!(array.summary(&array.all().unwrap(), StatSet::ALL).is_err());
     }
 }
