@@ -11,6 +11,8 @@ use tesseral::{
 /// Four times a day in the middle of each month, every 5 degrees north, every 6 degrees east.
 const SHAPE: [u64; 3] = [48, 36, 60];
 const MISSING: i16 = -32768;
+/// Days from the start of 2024 to the 15th of each month.
+const MIDDLES: [u16; 12] = [14, 45, 74, 105, 135, 166, 196, 227, 258, 288, 319, 349];
 const STATIONS: [(&str, i16); 4] = [("Bergen", 12), ("Davos", 1594), ("Jericho", -258), ("La Paz", 3640)];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,6 +40,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     label(&mut elevation, 0, "station", STATIONS.iter().map(|(name, _)| (*name).to_owned()));
     elevation.attributes.insert("units".to_owned(), Value::from("m"));
     let elevation = session.add(&ArraySpec::raw(elevation))?;
+    // Hours of the middle of each month of 2024, and degrees.
+    let hours = (0..48).map(|t| f64::from(MIDDLES[t / 4]) * 24.0 + (t % 4 * 6) as f64).collect();
+    let coordinates: [(&str, &str, Vec<f64>); 3] = [
+        ("time", "hours since 2024-01-01", hours),
+        ("lat", "degrees_north", (0..SHAPE[1]).map(degrees_north).collect()),
+        ("lon", "degrees_east", (0..SHAPE[2]).map(|x| (x * 6) as f64).collect()),
+    ];
+    let mut ids = Vec::new();
+    for (name, units, values) in &coordinates {
+        let len = values.len() as u64;
+        let mut schema = ArraySchema::dense(*name, DType::Float64, &[len], &[len]);
+        schema.dims[0].name = (*name).to_owned();
+        schema.attributes.insert("units".to_owned(), Value::from(*units));
+        ids.push(session.add(&ArraySpec::raw(schema))?);
+    }
 
     // Each chunk is requested once, on any thread, by the box of positions it covers.
     session.fill(kelvins, |region, cells| {
@@ -50,17 +67,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
     let meters: Vec<u8> = STATIONS.iter().flat_map(|(_, meters)| meters.to_ne_bytes()).collect();
     session.write(elevation, &meters)?;
+    for (id, (_, _, values)) in ids.into_iter().zip(&coordinates) {
+        session.write(id, &values.iter().flat_map(|value| value.to_ne_bytes()).collect::<Vec<u8>>())?;
+    }
     let (op, source, at) = ("write".to_owned(), "make_weather".to_owned(), "1704067200".to_owned());
     session.add_history(HistoryRow { op, source, at, ..HistoryRow::default() })?;
     Ok(session.commit()?)
 }
 
-/// An array over time, latitude and longitude, every position labeled.
+/// An array over time, latitude and longitude.
 fn on_the_globe(name: &str, dtype: DType, units: &str) -> ArraySchema {
     let mut schema = ArraySchema::dense(name, dtype, &SHAPE, &[12, 18, 20]);
-    label(&mut schema, 0, "time", (0..48).map(|t| format!("2024-{:02}-15T{:02}:00", t / 4 + 1, t % 4 * 6)));
-    label(&mut schema, 1, "lat", (0..36).map(|y| degrees_north(y).to_string()));
-    label(&mut schema, 2, "lon", (0..60).map(|x| (x * 6).to_string()));
+    for (dim, name) in schema.dims.iter_mut().zip(["time", "lat", "lon"]) {
+        dim.name = name.to_owned();
+    }
     schema.attributes.insert("units".to_owned(), Value::from(units));
     schema
 }
