@@ -115,6 +115,7 @@ def reader(library, case, path):
 
         return lambda: np.asarray(tesseral.open(path)["t"][...]).reshape(-1, 721 * 1440)
     if library == "tesseral":
+        import pyarrow.dataset  # noqa: F401 - as for the others, the import is not part of the time
         import tesseral
 
         return lambda: tesseral.dataset(path).to_table()
