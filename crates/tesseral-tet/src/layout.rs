@@ -234,9 +234,6 @@ fn metadata_ranges(source: &FileBytes<'_>, limits: &Limits, digests: bool) -> Op
     let superblock = Superblock::parse(&mut Cursor::at_offset(object, &first, 0), source.len).ok()?;
     let end = superblock.chunk_index_offset.checked_add(superblock.chunk_index_length)?;
     limits.check_metadata(end.checked_sub(directory::OFFSET)?).ok()?;
-    if source.held(&(directory::OFFSET..end)).is_some() {
-        return None;
-    }
     let tail_offset = source.len.checked_sub(TAIL_LEN)?;
     let tail = source.held(&(tail_offset..source.len))?;
     let tail = FooterTail::parse(&mut Cursor::at_offset(object, &tail, tail_offset)).ok()?;

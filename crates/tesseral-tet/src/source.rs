@@ -84,7 +84,7 @@ impl<'a> FileBytes<'a> {
         let missing = ranges.iter().filter(inside).filter(|range| self.held(range).is_none());
         let missing: Vec<Range<u64>> = missing.cloned().collect();
         if let SourceBytes::Windows { store, name, between, .. } = &self.bytes
-            && missing.len() > 1
+            && !missing.is_empty()
             && let Ok(read) = store.read_many(name, &missing)
         {
             between.get_or_init(|| missing.iter().map(|range| range.start).zip(read).collect());

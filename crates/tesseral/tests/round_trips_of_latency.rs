@@ -140,6 +140,17 @@ fn thousands_of_chunks_take_one_round_more() {
     }
 }
 
+/// The index of some large chunks is in the bytes of the first contact, the digests of their blocks are not.
+#[test]
+fn digests_of_large_chunks_take_one_round_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large");
+    let case = Case::counting(DType::UInt32, &[640, 16 << 10], &[16, 16 << 10], "raw");
+    create(&path, "tet", &case, "raw");
+    let [opened, read] = measured(uploaded(&path), window);
+    assert!(opened.0 == 2 && read.0 == 1, "{opened:?} {read:?}");
+}
+
 /// Of 1,000 fragments, a window touches two.
 #[test]
 fn a_thousand_fragments_open_in_three_rounds() {
