@@ -81,7 +81,7 @@ pub fn scatter_cells(
 /// Returns the field if sparse cells can be scattered to its positions.
 ///
 /// # Errors
-/// `Unsupported`, as for [`spread`].
+/// `Unsupported`, as for [`scatter_cells`].
 pub fn scatterable(handle: &Handle, field: u16) -> Result<&Field> {
     let schema = handle.schema();
     let refuse = |feature: &str| Err(Error::unsupported(feature).in_array(&schema.name));
