@@ -502,7 +502,7 @@ def test_maps_have_north_up_and_axes_in_coordinates(tmp_path):
     assert drawn["up"] == drawn["down"]
     assert (tmp_path / "up.png").read_bytes() == (tmp_path / "down.png").read_bytes()
     lines = drawn["up"].splitlines()
-    assert lines[0].startswith("Warmth [K]") and "@" in lines[2] and "." in lines[14]
+    assert lines[0].startswith("Warmth [K]") and "@" in lines[2] and "." in lines[13]
     assert tet_json("plot", tmp_path / "up.tet", "t")["axes"][0] == {
         "name": "lat", "units": "", "first": "-60.0", "last": "60.0"}
 

@@ -27,8 +27,8 @@ def test_make_weather(weather):
     missing = precipitation == -32768
     assert missing.any() and not missing[:, 2:34].any()
     info = tet_json("info", weather)
-    assert [a["name"] for a in info["arrays"]] == ["temperature", "precipitation", "elevation"]
-    assert info["arrays"][0]["coords"]["time"]["labels"][4] == "2024-02-15T00:00"
+    assert [a["name"] for a in info["arrays"]] == ["temperature", "precipitation", "elevation", "time", "lat", "lon"]
+    assert info["arrays"][3]["attributes"]["units"] == "hours since 2024-01-01"
     assert info["arrays"][1]["attributes"]["_FillValue"] == -32768
     stat = tet_json("stat", weather, "precipitation", "--stored")
     assert stat["nulls"] == missing.sum() and stat["max"] == int(precipitation.max())

@@ -332,9 +332,7 @@ def test_zarr_view(source):
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # An object of a message is in a group of that number.
-        group = "0" if path.suffix == ".tgm" else None
-        [values] = xr.open_zarr(tesseral.zarr.ZarrStore(tesseral.open(path)), group=group, consolidated=False).data_vars.values()
+        [values] = xr.open_zarr(tesseral.zarr.ZarrStore(tesseral.open(path)), consolidated=False).data_vars.values()
     declared = bool(array.missing) or want.dtype.kind == "m"
     if declared or not hidden.any():
         np.testing.assert_array_equal(values.isnull(), hidden)

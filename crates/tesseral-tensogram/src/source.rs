@@ -9,6 +9,8 @@ use memchr::memmem::Finder;
 use tesseral_core::{Error, Result};
 use tesseral_store::{ByteRange, Growing, Store, StoreExt, Upcoming};
 
+use crate::wire::block_hashes::BlockHashes;
+
 /// Number of bytes read first around a small structure, for stores that are not resident.
 const FIRST: u64 = 4 << 10;
 /// Number of bytes read at once for consecutive small structures.
@@ -17,8 +19,10 @@ const WINDOW: u64 = 256 << 10;
 const DISTANT: u64 = 1 << 20;
 /// Number of ranges that are held. A message is read at both ends, and by several passes over its structures.
 const WINDOWS: usize = 4;
-/// Number of bytes before and after a boundary of messages that are requested if it is expected.
+/// Number of bytes before and after a boundary of messages that are requested if it is expected, besides hashes of blocks.
 const AROUND: (u64, u64) = (4 << 10, 12 << 10);
+/// Largest size of the hashes of blocks, which end a message, that are requested with its boundary.
+const MAX_BLOCK_HASHES: u64 = 64 << 10;
 /// Number of boundaries that are requested at once: at first, and at most.
 const GUESSES: (u64, u64) = (8, 512);
 /// Number of bytes searched at once.
@@ -278,6 +282,8 @@ impl Input for MessageBytes {
         guess.message = message;
         guess.end = from.saturating_add(message.saturating_mul(guess.count));
         let (before, after) = AROUND;
+        let hashes = message / BlockHashes::block_of(message) * size_of::<u64>() as u64;
+        let before = before + hashes.min(MAX_BLOCK_HASHES);
         let boundaries =
             (0..guess.count).map(|i| message.checked_mul(i).and_then(|skip| from.checked_add(skip)));
         let ranges = boundaries.map_while(|at| at.filter(|at| *at < self.len)).map(|at| {
