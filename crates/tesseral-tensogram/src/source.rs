@@ -22,7 +22,7 @@ const WINDOWS: usize = 4;
 /// Number of bytes before and after a boundary of messages that are requested if it is expected, besides hashes of blocks.
 const AROUND: (u64, u64) = (4 << 10, 12 << 10);
 /// Largest size of the hashes of blocks, which end a message, that are requested with its boundary.
-const MAX_BLOCK_HASHES: u64 = 64 << 10;
+const MAX_BLOCK_HASHES: u64 = 128 << 10;
 /// Number of boundaries that are requested at once: at first, and at most.
 const GUESSES: (u64, u64) = (8, 512);
 /// Number of bytes searched at once.
@@ -282,7 +282,8 @@ impl Input for MessageBytes {
         guess.message = message;
         guess.end = from.saturating_add(message.saturating_mul(guess.count));
         let (before, after) = AROUND;
-        let hashes = message / BlockHashes::block_of(message) * size_of::<u64>() as u64;
+        // The blocks of an object, which is shorter than the message, can be half as long.
+        let hashes = message / (BlockHashes::block_of(message) / 2) * size_of::<u64>() as u64;
         let before = before + hashes.min(MAX_BLOCK_HASHES);
         let boundaries =
             (0..guess.count).map(|i| message.checked_mul(i).and_then(|skip| from.checked_add(skip)));
