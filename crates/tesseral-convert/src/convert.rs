@@ -144,7 +144,8 @@ pub(crate) fn run(
     let store = &**source.inner().store();
     // The source is hashed while its cells are converted, unless the digest identifies a journal.
     let later = plan.digest_later && execution.threads() > 1 && !resume::is_possible(&plan);
-    report.digest = if later { provenance::EMPTY.to_owned() } else { provenance::digest(store)? };
+    report.digest =
+        if later { provenance::EMPTY.to_owned() } else { provenance::digest(store, &execution.cancel)? };
     let history = provenance::history(source, op, report.digest.clone(), options);
     let (mut session, ids) = plan.begin(staged.store(), staged.is_folder(), &execution, &history)?;
     let kept =
@@ -158,7 +159,7 @@ pub(crate) fn run(
     let moved = match later {
         true => {
             let work = || move_cells(&plan, &session, &ids, &execution, &beside, &mut report.arrays);
-            provenance::digest_during(store, work).and_then(|((), digest)| {
+            provenance::digest_during(store, &execution.cancel, work).and_then(|((), digest)| {
                 report.digest.clone_from(&digest);
                 match session.set_parents(&[digest]) {
                     true => Ok(()),

@@ -244,18 +244,23 @@ impl<I: Input> Audit<'_, I> {
         self.compare_hash(frame, expected, xxh3_64(body), None)
     }
 
+    /// Reads a range in blocks.
+    fn read_in_blocks(&self, range: Range<u64>, mut visit: impl FnMut(&[u8])) -> Result<()> {
+        let mut at = range.start;
+        while at < range.end {
+            self.cancel.check()?;
+            let until = at.saturating_add(self.reader.input.at_once()).min(range.end);
+            visit(&self.reader.input.get(at..until, "object")?);
+            at = until;
+        }
+        Ok(())
+    }
+
     /// Verifies the hash of an object, which is read in blocks; returns false on mismatch.
     fn object_hash(&mut self, message: &Message, frame: &Frame, name: &str) -> Result<bool> {
         let Some(expected) = frame.expected_hash(message.preamble.flags) else { return Ok(true) };
-        let Range { start, end } = frame.body();
         let mut hasher = Xxh3::new();
-        let mut at = start;
-        while at < end {
-            self.cancel.check()?;
-            let until = at.saturating_add(self.reader.input.at_once()).min(end);
-            hasher.update(&self.reader.input.get(at..until, "object")?);
-            at = until;
-        }
+        self.read_in_blocks(frame.body(), |bytes| hasher.update(bytes))?;
         Ok(self.compare_hash(frame, expected, hasher.digest(), Some(name)))
     }
 
@@ -264,15 +269,9 @@ impl<I: Input> Audit<'_, I> {
         if !self.payloads && self.depth < Depth::Deep {
             return Ok(());
         }
-        let Range { start, end } = object.body();
+        let body = object.body();
         let mut hasher = BodyHasher::with_block(blocks.block);
-        let mut at = start;
-        while at < end {
-            self.cancel.check()?;
-            let until = at.saturating_add(self.reader.input.at_once()).min(end);
-            hasher.update(&self.reader.input.get(at..until, "object")?);
-            at = until;
-        }
+        self.read_in_blocks(body.clone(), |bytes| hasher.update(bytes))?;
         let (whole, found) = hasher.finish();
         let pairs = found.iter().flat_map(|found| &found.hashes).zip(&blocks.hashes);
         let Some(number) = pairs.clone().position(|(found, listed)| found != listed) else {
@@ -282,8 +281,8 @@ impl<I: Input> Audit<'_, I> {
             return Ok(());
         };
         let detail = format!("hash mismatch in block {number} of object {index}");
-        let offset = start.saturating_add(blocks.block.saturating_mul(number as u64));
-        let len = blocks.block.min(end.saturating_sub(offset));
+        let offset = body.start.saturating_add(blocks.block.saturating_mul(number as u64));
+        let len = blocks.block.min(body.end.saturating_sub(offset));
         self.add_finding(Finding::failed("hash_mismatch", detail).at(offset, len));
         Ok(())
     }

@@ -47,7 +47,7 @@ pub(super) fn run(
     }
     let staged = stage(source, target, format, options)?;
     let execution = within(threads, options)?;
-    report.digest = provenance::digest(&**source.inner().store())?;
+    report.digest = provenance::digest(&**source.inner().store(), &execution.cancel)?;
     let row = row(report.digest.clone());
     let create = plan::create_options(format, options)?;
     let mut session = plan::begin(format, staged.store(), &create, &execution)?;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tesseral_core::{Error, HistoryRow, Result};
+use tesseral_core::{Cancel, Error, HistoryRow, Result};
 use tesseral_store::{Store, StoreExt};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -19,16 +19,20 @@ const BLOCK: u64 = 1 << 20;
 const MAX_TEXT: usize = 200;
 
 /// Digest of a source: the bytes of its file, or names and bytes of the files in its folder.
-pub(crate) fn digest(store: &dyn Store) -> Result<String> {
-    let mut source = SourceHasher { hash: Xxh3::new(), stop: &AtomicBool::new(false) };
+pub(crate) fn digest(store: &dyn Store, cancel: &Cancel) -> Result<String> {
+    let mut source = SourceHasher { hash: Xxh3::new(), cancel, stop: &AtomicBool::new(false) };
     source.all(store)
 }
 
-/// Runs `work` while another thread computes the digest of a source; an error of either ends the other.
-pub(crate) fn digest_during<T>(store: &dyn Store, work: impl FnOnce() -> Result<T>) -> Result<(T, String)> {
+/// Runs `work` while another thread computes the digest of a source; an error of `work` ends the other.
+pub(crate) fn digest_during<T>(
+    store: &dyn Store,
+    cancel: &Cancel,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<(T, String)> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let digest = scope.spawn(|| SourceHasher { hash: Xxh3::new(), stop: &stop }.all(store));
+        let digest = scope.spawn(|| SourceHasher { hash: Xxh3::new(), cancel, stop: &stop }.all(store));
         let done = work().inspect_err(|_| stop.store(true, Ordering::Relaxed));
         let digest =
             digest.join().map_err(|_| Error::internal("the thread that hashes the source panicked"))?;
@@ -39,6 +43,7 @@ pub(crate) fn digest_during<T>(store: &dyn Store, work: impl FnOnce() -> Result<
 /// Hashes the bytes of a source.
 struct SourceHasher<'a> {
     hash: Xxh3,
+    cancel: &'a Cancel,
     /// Set when the digest is no longer needed.
     stop: &'a AtomicBool,
 }
@@ -71,6 +76,7 @@ impl SourceHasher<'_> {
         let len = store.len(name)?;
         let mut at = 0;
         while at < len {
+            self.cancel.check()?;
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Error::cancelled());
             }
